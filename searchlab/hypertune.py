@@ -46,12 +46,12 @@ from .stats.intervals import Interval, mean_of_means_interval
 from .stats.random_search import RandomDraws, RandomSearch
 from .workload import parse_workload
 
-FACTOR = 4
+RANGE_FACTOR = 4
 """A derived range extends from the default divided by this factor to the default multiplied by it."""
 
-DATABASE = "optuna.db"
+DATABASE_NAME = "optuna.db"
 
-VERDICTS = {
+VERDICT_TEMPLATES = {
     "better": "The options found are better than the default on held-out workloads (gain in score {gain}).",
     "not better": "Keep the default: on held-out workloads, the options found are not better (gain in score {gain}).",
     "overfitted": "Keep the default: on held-out workloads, the options found are not better (gain in score {gain}). "
@@ -69,7 +69,7 @@ Ranges = dict[str, Range]
 HoldOut = tuple[str, ...]
 """The workloads that are hidden from one search."""
 
-OnTrial = Callable[[str, int, float | None], None]
+OnSearchTrial = Callable[[str, int, float | None], None]
 """A function called with a search's name, a trial's number (from 0), and its score (None if it was rejected)."""
 
 
@@ -153,18 +153,18 @@ class Problem:
 
     Attributes:
         run: The run from which replays differ only in options and seed.
-        digest: A digest of the measurements.
+        table_digest: A digest of the measurements.
     """
 
     run: Run
     measurer: TableMeasurer
-    random: RandomSearch
-    digest: str
+    random_search: RandomSearch
+    table_digest: str
 
     def __str__(self) -> str:
-        return getattr(self.run.settings, "name", "") or f"{self.run.workload} in {self.run.space_choice.name}"
+        return getattr(self.run.settings, "name", "") or f"{self.run.workload_name} in {self.run.space_choice.name}"
 
-    def seeds(self, seed: int, count: int, *, fresh: bool) -> list[int]:
+    def draw_seeds(self, seed: int, count: int, *, fresh: bool) -> list[int]:
         """Draw seeds for ``count`` runs: even seeds for a search or, if ``fresh``, odd seeds that no search sees.
 
         Each problem has different seeds, so its runs are independent of the runs on other problems.
@@ -187,8 +187,8 @@ def make_problem(run: Run, measurer: TableMeasurer) -> Problem | None:
         return None
     all_costs = measurer.all_costs(run.space)
     draws = RandomDraws.from_costs(costs, run.trials, all_costs.weights if all_costs else None)
-    random = RandomSearch.from_draws(draws, float(working.min()), run.trials, run.start()[0].n_startup)
-    return Problem(run, measurer, random, hashlib.sha256(costs.tobytes()).hexdigest()[:12])
+    random_search = RandomSearch.from_draws(draws, float(working.min()), run.trials, run.start()[0].n_startup)
+    return Problem(run, measurer, random_search, hashlib.sha256(costs.tobytes()).hexdigest()[:12])
 
 
 @dataclass
@@ -198,19 +198,20 @@ class Replays:
     directory: Path
     scores: dict[tuple[str, str, int], float] = field(default_factory=dict)
 
-    def __call__(self, problem: Problem, options: Mapping[str, Any], seeds: Sequence[int]) -> Floats:
+    def score(self, problem: Problem, options: Mapping[str, Any], seeds: Sequence[int]) -> Floats:
         """Return the score of one run per seed. Raises SearchlabError if the policy does not accept the options."""
-        return np.array([self._score(problem, options, seed) for seed in seeds])
+        return np.array([self._score_run(problem, options, seed) for seed in seeds])
 
-    def _score(self, problem: Problem, options: Mapping[str, Any], seed: int) -> float:
+    def _score_run(self, problem: Problem, options: Mapping[str, Any], seed: int) -> float:
         key = (str(problem), json.dumps(options, sort_keys=True, default=str), seed)
         if key not in self.scores:
-            log = self.directory / "replay.jsonl"
-            log.unlink(missing_ok=True)
-            trials = search(replace(problem.run.with_options(options), seed=seed, log=log), problem.measurer).trials
+            log_path = self.directory / "replay.jsonl"
+            log_path.unlink(missing_ok=True)
+            run = replace(problem.run.with_options(options), seed=seed, log_path=log_path)
+            trials = search(run, problem.measurer).trials
             costs = np.full(problem.run.trials, np.inf)  # a run that ends early stays at its best
             costs[: len(trials)] = [trial.cost for trial in trials]
-            scores = problem.random.scores(np.minimum.accumulate(costs)[np.newaxis])
+            scores = problem.random_search.scores(np.minimum.accumulate(costs)[np.newaxis])
             assert scores is not None  # problems where nothing can be gained are omitted
             self.scores[key] = float(scores[0])
         return self.scores[key]
@@ -222,25 +223,25 @@ class HyperPlan:
 
     Attributes:
         hold_outs: The hold-out of each search.
-        default: The policy's options before any search, as the study sets them.
-        fixed: The options that are not searched, with their values.
-        trials: The number of trials of each search.
-        seeds: The number of runs on each problem for judging a set of options.
-        fresh_seeds: The number of further runs on each problem, for the final comparison.
+        default_options: The policy's options before any search, as the study sets them.
+        fixed_options: The options that are not searched, with their values.
+        trial_count: The number of trials of each search.
+        seed_count: The number of runs on each problem for judging a set of options.
+        fresh_seed_count: The number of further runs on each problem, for the final comparison.
     """
 
     problems: list[Problem]
     hold_outs: list[HoldOut]
     ranges: Ranges
-    default: dict[str, Any]
-    fixed: dict[str, Any]
-    trials: int
+    default_options: dict[str, Any]
+    fixed_options: dict[str, Any]
+    trial_count: int
     seed: int
-    seeds: int
-    fresh_seeds: int
-    notes: list[str]
+    seed_count: int
+    fresh_seed_count: int
+    caveats: list[str]
 
-    def run(self, out: Path | None = None, on_trial: OnTrial = lambda *_: None) -> HypertuneResult:
+    def run(self, out: Path | None = None, on_trial: OnSearchTrial = lambda *_: None) -> HypertuneResult:
         """Run the searches, then compare the best options with the defaults.
 
         Args:
@@ -260,36 +261,43 @@ class HyperPlan:
             replays = Replays(Path(scratch))
             studies = [self._create_study(storage, hold_out) for hold_out in self.hold_outs]
             for hold_out, study in zip(self.hold_outs, studies, strict=True):
-                best = self._search(study, self._visible(hold_out), replays, on_trial)
-                options = self._options(best.params)
-                pairs = [self._compare(problem, options, replays) for problem in self.problems]
-                searches.append(self._describe_search(study, hold_out, best, options, pairs))
-                for problem, pair in zip(self.problems, pairs, strict=True):
-                    if problem.run.workload in hold_out:
+                best = self._find_best_trial(study, self._select_visible_problems(hold_out), replays, on_trial)
+                options = self._resolve_options(best.params)
+                score_pairs = [self._score_options(problem, options, replays) for problem in self.problems]
+                searches.append(self._describe_search(study, hold_out, best, options, score_pairs))
+                for problem, pair in zip(self.problems, score_pairs, strict=True):
+                    if problem.run.workload_name in hold_out:
                         held_out_pairs.append(pair)
                     elif hold_out or len(self.hold_outs) == 1:
                         training_pairs.setdefault(str(problem), []).append(pair)
-        training = compare_scores([np.mean(pairs, axis=0) for pairs in training_pairs.values()])
+        training = compare_scores([np.mean(problem_pairs, axis=0) for problem_pairs in training_pairs.values()])
         held_out = compare_scores(held_out_pairs) if held_out_pairs else None
         return HypertuneResult(
             policy=self.problems[0].run.strategy.policy.name,
-            searched={name: values_of(option_range) for name, option_range in self.ranges.items()},
-            not_searched=self.fixed,
-            default_options=self.default,
+            searched={name: list_range_values(option_range) for name, option_range in self.ranges.items()},
+            not_searched=self.fixed_options,
+            default_options=self.default_options,
             options=searches[-1].options,
-            better=None if held_out is None else above(held_out.gain),
-            verdict=verdict(training, held_out, unchanged=all(result.options == self.default for result in searches)),
+            better=None if held_out is None else is_above_noise(held_out.gain),
+            verdict=write_verdict(
+                training, held_out, unchanged=all(result.options == self.default_options for result in searches)
+            ),
             training=training,
             held_out=held_out,
             searches=searches,
-            notes=self.notes,
+            notes=self.caveats,
         )
 
     def _describe_search(
-        self, study: optuna.Study, hold_out: HoldOut, best: FrozenTrial, options: dict[str, Any], pairs: list[Floats]
+        self,
+        study: optuna.Study,
+        hold_out: HoldOut,
+        best: FrozenTrial,
+        options: dict[str, Any],
+        score_pairs: list[Floats],
     ) -> Search:
-        """Return the result of a search, whose best options have the scores ``pairs`` on the problems."""
-        trials = _finished_trials(study)[: self.trials]
+        """Return the result of a search, whose best options have the scores ``score_pairs`` on the problems."""
+        trials = _finished_trials(study)[: self.trial_count]
         return Search(
             name=study.study_name,
             held_out=list(hold_out),
@@ -299,28 +307,28 @@ class HyperPlan:
             refused=sum(trial.state == TrialState.PRUNED for trial in trials),
             problems=[
                 ProblemScores(
-                    workload=problem.run.workload,
+                    workload=problem.run.workload_name,
                     space=problem.run.space_choice.name,
-                    held_out=problem.run.workload in hold_out,
-                    trials=problem.random.last,
+                    held_out=problem.run.workload_name in hold_out,
+                    trials=problem.random_search.last,
                     **msgspec.structs.asdict(compare_scores([pair])),
                 )
-                for problem, pair in zip(self.problems, pairs, strict=True)
+                for problem, pair in zip(self.problems, score_pairs, strict=True)
             ],
         )
 
-    def _visible(self, hold_out: HoldOut) -> list[Problem]:
-        return [problem for problem in self.problems if problem.run.workload not in hold_out]
+    def _select_visible_problems(self, hold_out: HoldOut) -> list[Problem]:
+        return [problem for problem in self.problems if problem.run.workload_name not in hold_out]
 
-    def _options(self, params: Mapping[str, Any]) -> dict[str, Any]:
+    def _resolve_options(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return the policy's options for the parameters of a trial, rounded unless they are the default."""
-        return self.default | {
-            name: value if value == self.default.get(name) else round_within(self.ranges[name], value)
+        return self.default_options | {
+            name: value if value == self.default_options.get(name) else round_within(self.ranges[name], value)
             for name, value in params.items()
         }
 
-    def _search(
-        self, study: optuna.Study, problems: Sequence[Problem], replays: Replays, on_trial: OnTrial
+    def _find_best_trial(
+        self, study: optuna.Study, problems: Sequence[Problem], replays: Replays, on_trial: OnSearchTrial
     ) -> FrozenTrial:
         """Try sets of options, starting with the default values that are in range, and return the best trial.
 
@@ -329,17 +337,17 @@ class HyperPlan:
 
         Source: Bergstra et al., "Algorithms for Hyper-Parameter Optimization" (NeurIPS 2011), as implemented by Optuna.
         """
-        default = {name: self.default.get(name) for name in self.ranges}
-        default = {name: value for name, value in default.items() if contains(self.ranges[name], value)}
-        for number in range(self.trials):
+        default = {name: self.default_options.get(name) for name in self.ranges}
+        default = {name: value for name, value in default.items() if is_in_range(self.ranges[name], value)}
+        for number in range(self.trial_count):
             if number == len(_finished_trials(study)):
                 seed = int(np.random.SeedSequence([self.seed, number]).generate_state(1)[0])
                 study.sampler = TPESampler(seed=seed, constant_liar=False)
                 if not number and not study.get_trials(states=[TrialState.WAITING]):
                     study.enqueue_trial(default)
-                self._try(study, problems, replays)
+                self._score_trial(study, problems, replays)
             on_trial(study.study_name, number, _finished_trials(study)[number].value)
-        trials = _finished_trials(study)[: self.trials]
+        trials = _finished_trials(study)[: self.trial_count]
         complete_trials = [trial for trial in trials if trial.state == TrialState.COMPLETE]
         if not complete_trials:
             raise SearchlabError(
@@ -348,9 +356,9 @@ class HyperPlan:
             )
         return max(complete_trials, key=lambda trial: trial.values[0])  # the earliest one if several are equal
 
-    def _try(self, study: optuna.Study, problems: Sequence[Problem], replays: Replays) -> None:
+    def _score_trial(self, study: optuna.Study, problems: Sequence[Problem], replays: Replays) -> None:
         trial = study.ask(dict(self.ranges))
-        options = self._options(trial.params)
+        options = self._resolve_options(trial.params)
         try:
             for problem in problems:
                 problem.run.with_options(options).start()
@@ -359,31 +367,33 @@ class HyperPlan:
             study.tell(trial, state=TrialState.PRUNED)
             return
         scores = {
-            str(problem): float(replays(problem, options, problem.seeds(self.seed, self.seeds, fresh=False)).mean())
+            str(problem): float(
+                replays.score(problem, options, problem.draw_seeds(self.seed, self.seed_count, fresh=False)).mean()
+            )
             for problem in problems
         }
         trial.set_user_attr("scores", scores)
         study.tell(trial, float(np.mean(list(scores.values()))))
 
-    def _compare(self, problem: Problem, options: dict[str, Any], replays: Replays) -> Floats:
+    def _score_options(self, problem: Problem, options: dict[str, Any], replays: Replays) -> Floats:
         """Return the scores with the default options and with ``options`` on fresh seeds: shape (2, seeds)."""
-        seeds = problem.seeds(self.seed, self.fresh_seeds, fresh=True)
-        return np.array([replays(problem, self.default, seeds), replays(problem, options, seeds)])
+        seeds = problem.draw_seeds(self.seed, self.fresh_seed_count, fresh=True)
+        return np.array([replays.score(problem, self.default_options, seeds), replays.score(problem, options, seeds)])
 
     def _create_study(self, storage: RDBStorage, hold_out: HoldOut) -> optuna.Study:
         """Create or load a search. Raises SearchlabError if a stored one differs in more than its number of trials."""
         name = f"without {', '.join(hold_out)}" if hold_out else "on all workloads"
         study = optuna.create_study(storage=storage, study_name=name, direction="maximize", load_if_exists=True)
         identity = {
-            "options": {name: values_of(values) for name, values in self.ranges.items()},
+            "options": {name: list_range_values(option_range) for name, option_range in self.ranges.items()},
             "seed": self.seed,
-            "seeds": self.seeds,
+            "seeds": self.seed_count,
         }
-        for problem in self._visible(hold_out):
+        for problem in self._select_visible_problems(hold_out):
             header = msgspec.to_builtins(problem.run.header())
             header["code"].pop("table", None)  # it includes the tables of workloads that are held out
             facts = {key: header[key] for key in (*IDENTITY_FIELDS, "code", "defaults", "versions")}
-            facts |= {"trials": problem.run.trials, "table": problem.digest}
+            facts |= {"trials": problem.run.trials, "table": problem.table_digest}
             identity |= {f"{key} on {problem}": fact for key, fact in facts.items()}
         identity = json.loads(json.dumps(identity))
         stored = study.user_attrs.get("identity", {})
@@ -392,7 +402,7 @@ class HyperPlan:
             study.set_user_attr("identity", identity)
         elif changed:
             key = changed[0]
-            old, new = (shorten_text(str(values.get(key)), 200) for values in (stored, identity))
+            old, new = (shorten_text(str(identities.get(key)), 200) for identities in (stored, identity))
             raise SearchlabError(
                 f"this directory contains a different search {name!r}, with {key} = {old} "
                 f"instead of {new}; choose a different --out, or restore the search's "
@@ -405,31 +415,36 @@ def _finished_trials(study: optuna.Study) -> list[FrozenTrial]:
     return study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.PRUNED))
 
 
-def compare_scores(pairs: Sequence[Floats]) -> ScoreComparison:
+def compare_scores(score_pairs: Sequence[Floats]) -> ScoreComparison:
     """Average the scores over problems. The intervals reflect only variation by seed, for exactly these problems.
 
     Args:
-        pairs: For each problem, the scores with the default options and with the options found, of shape (2, seeds).
+        score_pairs: For each problem, the scores with the default options and with the options found, of shape
+            (2, seeds).
     """
-    columns = [pair[0] for pair in pairs], [pair[1] for pair in pairs], [pair[1] - pair[0] for pair in pairs]
+    columns = (
+        [pair[0] for pair in score_pairs],
+        [pair[1] for pair in score_pairs],
+        [pair[1] - pair[0] for pair in score_pairs],
+    )
     return ScoreComparison(*map(mean_of_means_interval, columns))
 
 
-def verdict(training: ScoreComparison, held_out: ScoreComparison | None, unchanged: bool) -> str:
+def write_verdict(training: ScoreComparison, held_out: ScoreComparison | None, unchanged: bool) -> str:
     """Return the result in words. ``unchanged`` is whether the best options for every search are the defaults."""
     if unchanged:
         return "No options better than the default were found."
     gain = (held_out or training).gain
     if held_out is None:
         outcome = "unknown"
-    elif above(gain):
+    elif is_above_noise(gain):
         outcome = "better"
     else:
-        outcome = "overfitted" if above(training.gain) else "not better"
-    return VERDICTS[outcome].format(gain=gain.text("+"))
+        outcome = "overfitted" if is_above_noise(training.gain) else "not better"
+    return VERDICT_TEMPLATES[outcome].format(gain=gain.text("+"))
 
 
-def above(gain: Interval) -> bool:
+def is_above_noise(gain: Interval) -> bool:
     """Return whether a gain is above 0 beyond the noise."""
     return gain.lower is not None and gain.lower > 0
 
@@ -466,25 +481,34 @@ def plan_hypertune(
     Raises:
         SearchlabError: If the input is invalid.
     """
-    entry = _entry(study, policy)
+    entry = _find_entry(study, policy)
     _check_study(study, entry, trials, seeds)
     cost_models = study.spec.cost_models[:1]
     spec = msgspec.structs.replace(study.spec, policies=[entry], cost_models=cost_models, seeds=[seed])
     runs, skipped = replace(study, spec=spec).plan()
-    notes = [*skipped, *_caveats(study, entry, runs)]
-    problems = _make_problems(runs, study.base, notes)
-    ranges, defaults = _ranges_and_defaults(entry, options)
+    problems, omitted = _make_problems(runs, study.base)
+    caveats = [*skipped, *_list_caveats(study, entry, runs), *omitted]
+    if not problems:
+        raise SearchlabError("no workload is left for the search: " + "; ".join(caveats))
+    workloads = list(dict.fromkeys(problem.run.workload_name for problem in problems))
+    hold_outs = _choose_hold_outs(workloads, hold_out)
+    if not any(hold_outs):
+        caveats.append(
+            f"{workloads[0]} is the only workload, so none can be held out, and the result will not show whether the "
+            f"options suit other workloads"
+        )
+    ranges, defaults = _collect_ranges_and_defaults(entry, options)
     return HyperPlan(
         problems=problems,
-        hold_outs=_hold_outs(list(dict.fromkeys(problem.run.workload for problem in problems)), hold_out, notes),
+        hold_outs=hold_outs,
         ranges=ranges,
-        default=entry.options | {name: defaults[name] for name in ranges if name in defaults},
-        fixed={name: value for name, value in defaults.items() if name not in ranges},
-        trials=trials,
+        default_options=entry.options | {name: defaults[name] for name in ranges if name in defaults},
+        fixed_options={name: value for name, value in defaults.items() if name not in ranges},
+        trial_count=trials,
         seed=seed,
-        seeds=seeds,
-        fresh_seeds=fresh_seeds,
-        notes=notes,
+        seed_count=seeds,
+        fresh_seed_count=fresh_seeds,
+        caveats=caveats,
     )
 
 
@@ -512,7 +536,7 @@ def _check_study(study: Study, entry: PolicyEntry, trials: int, seeds: int) -> N
         )
 
 
-def _caveats(study: Study, entry: PolicyEntry, runs: Sequence[Run]) -> Iterator[str]:
+def _list_caveats(study: Study, entry: PolicyEntry, runs: Sequence[Run]) -> Iterator[str]:
     """Yield sentences on what limits the result."""
     strategy = runs[0].strategy
     traits = strategy.policy_class.traits
@@ -524,24 +548,23 @@ def _caveats(study: Study, entry: PolicyEntry, runs: Sequence[Run]) -> Iterator[
         yield "this policy's runs are the same for every seed, so the intervals have no width"
 
 
-def _make_problems(runs: Sequence[Run], base: Path, notes: list[str]) -> list[Problem]:
-    """Return the problems of ``runs``, and add a note on each run that is none."""
-    problems = []
+def _make_problems(runs: Sequence[Run], base_dir: Path) -> tuple[list[Problem], list[str]]:
+    """Return the problems of ``runs``, and a sentence for each run that is none."""
+    problems: list[Problem] = []
+    omitted: list[str] = []
     for run in runs:
         assert isinstance(run.settings, TableSettings)
-        if problem := make_problem(run, run.settings.make(run.space.target, {}, base)):
+        if problem := make_problem(run, run.settings.make(run.space.target, {}, base_dir)):
             problems.append(problem)
         else:
-            notes.append(
-                f"{run.workload} in {run.space_choice.name} is omitted: all its configs are equally fast, so no option "
-                "can be better"
+            omitted.append(
+                f"{run.workload_name} in {run.space_choice.name} is omitted: all its configs are equally fast, so no "
+                "option can be better"
             )
-    if not problems:
-        raise SearchlabError("no workload is left for the search: " + "; ".join(notes))
-    return problems
+    return problems, omitted
 
 
-def _ranges_and_defaults(
+def _collect_ranges_and_defaults(
     entry: PolicyEntry, options: Mapping[str, Sequence[Any]] | None
 ) -> tuple[Ranges, dict[str, Any]]:
     """Return the ranges to search, which are derived unless specified, and the default of each option that has one."""
@@ -567,7 +590,7 @@ def _ranges_and_defaults(
     )
 
 
-def _entry(study: Study, policy: str) -> PolicyEntry:
+def _find_entry(study: Study, policy: str) -> PolicyEntry:
     entries = study.spec.policy_entries
     matches = [entry for entry in entries if entry.label == policy] or [e for e in entries if e.name == policy]
     if len(matches) > 1:
@@ -576,8 +599,8 @@ def _entry(study: Study, policy: str) -> PolicyEntry:
     return matches[0] if matches else PolicyEntry(policy)
 
 
-def _hold_outs(workloads: Sequence[str], names: Sequence[str], notes: list[str]) -> list[HoldOut]:
-    hold_out = tuple(dict.fromkeys(str(parse_workload(text)) for text in names))
+def _choose_hold_outs(workloads: Sequence[str], workload_names: Sequence[str]) -> list[HoldOut]:
+    hold_out = tuple(dict.fromkeys(str(parse_workload(text)) for text in workload_names))
     for workload in hold_out:
         if workload not in workloads:
             raise SearchlabError(
@@ -591,10 +614,6 @@ def _hold_outs(workloads: Sequence[str], names: Sequence[str], notes: list[str])
             )
         return [hold_out]
     if len(workloads) == 1:
-        notes.append(
-            f"{workloads[0]} is the only workload, so none can be held out, and the result will not show whether the "
-            f"options suit other workloads"
-        )
         return [()]
     return [*((workload,) for workload in workloads), ()]
 
@@ -637,9 +656,9 @@ def derive_ranges(defaults: Mapping[str, Any], annotations: Mapping[str, Any]) -
         elif words := list_literals(annotation):
             ranges[name] = make_range(name, list(dict.fromkeys([*words, default])), annotation)
         elif isinstance(default, int | float) and default > 0:
-            low, high = round_number(default / FACTOR), round_number(default * FACTOR)
+            low, high = round_number(default / RANGE_FACTOR), round_number(default * RANGE_FACTOR)
             if isinstance(default, int):
-                low, high = max(1, round(default / FACTOR)), default * FACTOR
+                low, high = max(1, round(default / RANGE_FACTOR)), default * RANGE_FACTOR
             if (bounds := find_numeric_type(annotation)) is not None:
                 low = low if bounds.ge is None else max(low, bounds.ge)
                 high = high if bounds.le is None else min(high, bounds.le)
@@ -648,14 +667,14 @@ def derive_ranges(defaults: Mapping[str, Any], annotations: Mapping[str, Any]) -
     return ranges
 
 
-def values_of(option_range: Range) -> list[Any]:
+def list_range_values(option_range: Range) -> list[Any]:
     """Return the two ends of a range, or the choices, as :func:`make_range` accepts them."""
     if isinstance(option_range, CategoricalDistribution):
         return list(option_range.choices)
     return [option_range.low, option_range.high]
 
 
-def contains(option_range: Range, value: Any) -> bool:
+def is_in_range(option_range: Range, value: Any) -> bool:
     if isinstance(option_range, CategoricalDistribution):
         return value in option_range.choices
     return isinstance(value, int | float) and option_range.low <= value <= option_range.high
@@ -683,7 +702,7 @@ def open_storage(directory: Path) -> Iterator[RDBStorage]:
     Raises:
         SearchlabError: If the database is open in another process, damaged, or not writable.
     """
-    path = directory / DATABASE
+    path = directory / DATABASE_NAME
     with ExitStack() as stack:
         try:
             directory.mkdir(parents=True, exist_ok=True)

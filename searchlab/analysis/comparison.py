@@ -13,8 +13,8 @@ import msgspec
 
 from ..errors import SearchlabError, did_you_mean, encodable
 from ..files import real_path, write_csv, write_file
-from ..log.columns import Columns, Texts
-from ..log.frames import study_frame
+from ..log.columns import Columns, ConfigTexts
+from ..log.frames import make_study_frame
 from ..log.plan import Claim
 from ..log.result import Result
 from ..notebook import html_paragraphs, html_table
@@ -73,7 +73,7 @@ def compare(*what: Source | Mapping[str, Source], by: By | None = None) -> Compa
     if len(what) == 1 and isinstance(what[0], str | Path):
         return Comparison(read_runs(Path(what[0]), by=by), read_planned_claims(Path(what[0])))
     labelled_logs: dict[Path, tuple[str | None, Columns]] = {}
-    texts: Texts = {}
+    texts: ConfigTexts = {}
     for argument in what:
         labelled_sources = argument.items() if isinstance(argument, Mapping) else [(None, argument)]
         for label, source in labelled_sources:
@@ -91,7 +91,7 @@ def compare(*what: Source | Mapping[str, Source], by: By | None = None) -> Compa
     return Comparison(group_runs(named_logs, by=by))
 
 
-def _read_logs(source: Any, texts: Texts) -> Iterator[Columns]:
+def _read_logs(source: Any, texts: ConfigTexts) -> Iterator[Columns]:
     if isinstance(source, Result):
         yield Columns.from_log(source.log, texts)
     elif isinstance(source, str | Path):
@@ -214,7 +214,7 @@ class Comparison:
             "workload": [run.workload for run in runs],
             "strategy": [run.strategy for run in runs],
         }
-        return study_frame([run.log for run in runs], **labels)
+        return make_study_frame([run.log for run in runs], **labels)
 
     def programs_frame(self) -> pd.DataFrame:
         """Return a row for the best program of each run that found one: its GFLOPS, config and log."""

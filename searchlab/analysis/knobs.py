@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from ..arrays import Array, Floats
-from ..log.columns import objects
+from ..log.columns import make_object_array
 from ..stats.curves import compute_gflops, quartiles
 
 TOP_FRACTION = 0.1  # the fraction of all configs in which important knobs have other values than elsewhere
@@ -114,7 +114,7 @@ def find_measured_spaces(costs: Mapping[tuple[str, bytes], Sequence[float]], flo
     for space, configs in sorted(configs_by_space.items()):
         throughput = compute_gflops(np.array([cost for _, cost in configs]), flops)
         knob_names = dict.fromkeys(knob for config, _ in configs for knob in config)
-        knobs = {knob: objects([format_knob(config, knob) for config, _ in configs]) for knob in knob_names}
+        knobs = {knob: make_object_array([format_knob(config, knob) for config, _ in configs]) for knob in knob_names}
         if throughput.any():
             spaces.append(MeasuredSpace(space, knobs, throughput))
     return spaces

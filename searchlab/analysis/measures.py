@@ -98,7 +98,7 @@ def _finite(value: float | None) -> float | None:
 
 
 class ChargedSeconds(msgspec.Struct, frozen=True):
-    """The seconds charged to the runs, summed over seeds; see :attr:`searchlab.log.format.Log.charged`.
+    """The seconds charged to the runs, summed over seeds; see :attr:`searchlab.log.format.Log.charged_seconds`.
 
     The total is the sum of proposing, training, building and running. Features are a part of the first two, and
     checking is a part of the last. Each number is None if there are no seconds, as where they were not recorded.
@@ -150,7 +150,10 @@ def measure_seconds_to_target(runs: StrategyRuns) -> TargetTimes:
 
 
 def _has_all_trials(runs: StrategyRuns) -> bool:
-    return all(run.log.trials == runs.trials or (run.end_reason and run.log.trials < runs.trials) for run in runs.runs)
+    return all(
+        run.log.trial_count == runs.trials or (run.end_reason and run.log.trial_count < runs.trials)
+        for run in runs.runs
+    )
 
 
 def _count_failures(runs: StrategyRuns) -> dict[str, int]:

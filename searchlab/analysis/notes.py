@@ -67,8 +67,8 @@ def _note_early_ends(workload_runs: WorkloadRuns, ranked_strategies: Sequence[St
         lengths_by_reason: dict[str, list[int]] = {}
         for run in workload_runs.runs_by_strategy[strategy_runs.strategy]:
             has_spent_seconds = run.log.ended and run.log.ended.seconds is not None and workload_runs.by == "seconds"
-            if run.end_reason and not has_spent_seconds and run.log.trials < workload_runs.horizon:
-                lengths_by_reason.setdefault(run.end_reason, []).append(run.log.trials)
+            if run.end_reason and not has_spent_seconds and run.log.trial_count < workload_runs.horizon:
+                lengths_by_reason.setdefault(run.end_reason, []).append(run.log.trial_count)
         for reason, lengths in lengths_by_reason.items():
             span = " to ".join(dict.fromkeys((f"{min(lengths)}", f"{max(lengths)}")))
             yield (

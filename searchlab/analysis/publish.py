@@ -23,8 +23,8 @@ from rich import filesize
 
 from ..errors import SearchlabError
 from ..files import copy_file, find_files, read_bytes, read_text, real_path, write_file
-from ..log.columns import CACHE
-from ..log.plan import JSON, PLAN, TOML
+from ..log.columns import CACHE_FILE_NAME
+from ..log.plan import JSON_COPY_NAME, PLAN_FILE_NAME, TOML_COPY_NAME
 from ..log.read import find_logs, make_no_logs_error
 from ..schema import UNREADABLE
 from .comparison import Comparison
@@ -98,8 +98,8 @@ def make_publication(directory: Path) -> Publication:
     if not directory.is_dir():
         raise SearchlabError(f"the directory {directory} to publish does not exist; pass one that contains logs")
     commands = [f"searchlab report {LOGS_NAME} --out again", f"searchlab log check {LOGS_NAME}"]
-    if (directory / TOML).is_file():
-        commands.append(f"searchlab run {LOGS_NAME}/{TOML} --out repeated")
+    if (directory / TOML_COPY_NAME).is_file():
+        commands.append(f"searchlab run {LOGS_NAME}/{TOML_COPY_NAME} --out repeated")
     return Publication(real_path(directory).name, commands, directory=directory)
 
 
@@ -159,7 +159,7 @@ def _write(folder: Path, publication: Publication) -> Path:
     if runs is None:
         assert publication.directory is not None
         runs = read_runs(_copy_logs(publication.directory, folder / LOGS_NAME))  # so that the page links to the copies
-        (folder / LOGS_NAME / CACHE).unlink(missing_ok=True)
+        (folder / LOGS_NAME / CACHE_FILE_NAME).unlink(missing_ok=True)
     for path in publication.files:
         copy_file(path, folder / path.name, under=path.parent)
     comparison = Comparison(runs)
@@ -201,9 +201,9 @@ def _copy_logs(directory: Path, target_dir: Path) -> Path:
         relative_path = log.relative_to(directory)
         if REPORT_DIR not in relative_path.parts[:-1]:
             copy_file(log, target_dir / relative_path, under=directory)
-    for path in find_files(directory, (PLAN, TOML, JSON)):
+    for path in find_files(directory, (PLAN_FILE_NAME, TOML_COPY_NAME, JSON_COPY_NAME)):
         copy_path = target_dir / path.relative_to(directory)
-        if path.name in (PLAN, TOML, JSON) and copy_path.parent.is_dir():
+        if path.name in (PLAN_FILE_NAME, TOML_COPY_NAME, JSON_COPY_NAME) and copy_path.parent.is_dir():
             copy_file(path, copy_path, under=directory)
     return target_dir
 

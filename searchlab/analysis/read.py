@@ -10,10 +10,10 @@ from pathlib import Path
 from ..errors import SearchlabError, encodable, warn
 from ..files import find_files
 from ..log.budget import UNLIMITED, Budget
-from ..log.columns import Columns, Texts, read_logs
+from ..log.columns import Columns, ConfigTexts, read_logs
 from ..log.format import Log, workload_name
 from ..log.lease import is_locked
-from ..log.plan import PLAN, Claim, read_plan
+from ..log.plan import PLAN_FILE_NAME, Claim, read_plan
 from ..log.read import LOG_SUFFIXES, find_logs
 from .notes import MEASUREMENT, describe_measurement_difference, find_header_difference
 from .runs import By, ComparedRuns, LoggedRun, WorkloadRuns
@@ -93,7 +93,10 @@ def _is_limited_by_seconds(logs: Iterable[Columns], budgets: Collection[Budget])
 def read_planned_claims(*where: Path) -> list[Claim]:
     """Return the claims of all studies whose plans are in the directories in ``where``."""
     plans = (
-        read_plan(path.parent) for directory in where if directory.is_dir() for path in find_files(directory, (PLAN,))
+        read_plan(path.parent)
+        for directory in where
+        if directory.is_dir()
+        for path in find_files(directory, (PLAN_FILE_NAME,))
     )
     return [claim for plan in plans if plan for claim in plan.claims]
 
@@ -115,7 +118,7 @@ def group_runs(
     Raises:
         SearchlabError: If the logs are not comparable; see :func:`read_runs`.
     """
-    texts: Texts = {}
+    texts: ConfigTexts = {}
     labelled_logs = [
         (_name_workload(log), log, log_name)
         for log, log_name in (
@@ -185,7 +188,11 @@ def _find_study_logs(root: Path, paths: Sequence[Path]) -> tuple[list[tuple[Path
 
     Also returns the number of planned runs that have no log.
     """
-    plans_by_dir = {path.parent: plan.by_log for path in find_files(root, (PLAN,)) if (plan := read_plan(path.parent))}
+    plans_by_dir = {
+        path.parent: plan.runs_by_log
+        for path in find_files(root, (PLAN_FILE_NAME,))
+        if (plan := read_plan(path.parent))
+    }
     logs: list[tuple[Path, Budget]] = []
     started_runs: set[tuple[Path, str]] = set()
     unplanned_paths: list[Path] = []

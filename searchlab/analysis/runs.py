@@ -137,7 +137,7 @@ class LoggedRun:
     @property
     def elapsed(self) -> Floats:
         """The seconds charged up to the end of each trial: shape (trials,)."""
-        return self.log.elapsed
+        return self.log.elapsed_seconds
 
     @property
     def end_reason(self) -> str:
@@ -169,7 +169,7 @@ class LoggedRun:
 
     def has_reached(self, trials: int) -> bool:
         """Return whether the run has at least this many trials, or has ended and so keeps its best."""
-        return self.log.trials >= trials or bool(self.end_reason)
+        return self.log.trial_count >= trials or bool(self.end_reason)
 
 
 class BudgetParts(NamedTuple):
@@ -226,7 +226,7 @@ class StrategyRuns:
     @property
     def trial_counts(self) -> list[int]:
         """The number of trials in each run."""
-        return [run.log.trials for run in self.runs]
+        return [run.log.trial_count for run in self.runs]
 
     @cached_property
     def trials(self) -> int:
@@ -337,7 +337,7 @@ def count_common_trials(runs: Sequence[LoggedRun]) -> int:
 
     A few interrupted runs therefore do not shorten the comparison. The result is 0 if all runs have ended.
     """
-    return _find_upper_median([run.log.trials for run in runs if not run.end_reason])
+    return _find_upper_median([run.log.trial_count for run in runs if not run.end_reason])
 
 
 def _find_upper_median(counts: Collection[int]) -> int:
@@ -389,12 +389,14 @@ class WorkloadRuns:
     @cached_property
     def empty_runs(self) -> list[LoggedRun]:
         """The runs that have no trials yet."""
-        return [run for run in self.runs if not run.log.trials]
+        return [run for run in self.runs if not run.log.trial_count]
 
     @cached_property
     def strategies(self) -> dict[str, StrategyRuns]:
         """The strategies that have trials, each with its runs that have trials."""
-        non_empty_runs = {name: [run for run in runs if run.log.trials] for name, runs in self.runs_by_strategy.items()}
+        non_empty_runs = {
+            name: [run for run in runs if run.log.trial_count] for name, runs in self.runs_by_strategy.items()
+        }
         return {name: StrategyRuns(runs, self) for name, runs in non_empty_runs.items() if runs}
 
     @property
@@ -418,7 +420,7 @@ class WorkloadRuns:
         If all runs of all strategies ended early, it is the length of the longest run. So it is if strategies are
         compared over seconds and have all spent them in at least one run, because their trials take different times.
         """
-        longest = max((run.log.trials for run in self.runs), default=0)
+        longest = max((run.log.trial_count for run in self.runs), default=0)
         if self.by == "seconds" and all(any(run.end_reason for run in runs) for runs in self.runs_by_strategy.values()):
             return longest
         counts = (count_common_trials(strategy_runs.runs) for strategy_runs in self.strategies.values())
@@ -482,7 +484,7 @@ class WorkloadRuns:
         """
         if self.best_known:
             return self.best_known
-        succeeded = [run for run in self.runs if run.log.trials and run.curve[-1] > 0]
+        succeeded = [run for run in self.runs if run.log.trial_count and run.curve[-1] > 0]
         fastest = min((float(run.lowest_costs[-1]) for run in succeeded), default=math.inf)
         optimum = find_least_optimum(self.runs)
         if any(run.log.header.measure.get("noise") for run in self.runs):
@@ -539,7 +541,10 @@ class WorkloadRuns:
             strategies = self._strategies_by_space[space]
             runs = [run for strategy_runs in strategies for run in strategy_runs.runs]
             is_exact = any(run.log.header.random for run in runs)
-            if not is_exact and sum(run.log.trials for run in runs if run.is_random) < DRAWS_PER_TRIAL * self.horizon:
+            if (
+                not is_exact
+                and sum(run.log.trial_count for run in runs if run.is_random) < DRAWS_PER_TRIAL * self.horizon
+            ):
                 continue
             best = min(*(float(run.lowest_costs[-1]) for run in runs), find_least_optimum(runs))
             start = _find_upper_median(_count_shared_trials(strategies).values())

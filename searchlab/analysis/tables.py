@@ -160,7 +160,7 @@ def make_run_rows(summary: Summary, comparison: ComparedRuns) -> Iterator[RunRow
                     space=run.space,
                     strategy=name,
                     seed=run.seed,
-                    trials=log.trials,
+                    trials=log.trial_count,
                     compared=position is not None,
                     area=_get_number_at(position, row.area.by_seed),
                     area_by_seconds=_get_number_at(position, by_seconds),

@@ -172,7 +172,7 @@ class StudyProgress:
             status = previous.status if previous and is_current else RunStatus.from_log(run, self._read_log(path))
         except SearchlabError:
             return _LogState(RunStatus(run), "damaged", stamp)
-        state: State = "running" if is_running else "finished" if status.complete else "interrupted"
+        state: State = "running" if is_running else "finished" if status.is_complete else "interrupted"
         return _LogState(status, state, stamp)
 
     def _read_log(self, path: Path) -> Log | None:

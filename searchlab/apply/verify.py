@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from ..errors import SearchlabError, warn
 from ..log.format import Log
-from ..log.programs import describe_program_change, recorded_program
+from ..log.programs import describe_program_change, get_recorded_program
 from ..log.reliability import ROUNDS, measure_noise
 from ..log.result import Result, load_log
 from ..machine.cuda import check_can_measure, gpu_name
@@ -386,7 +386,7 @@ def _check_remeasured(
         if failed_measurement := measurer.check(space, measurement.program, seed):
             message = f"{failed_measurement.message} (inputs from seed {seed})"
             return replace(program, failure=failed_measurement.failure, message=message)
-    original_program = recorded_program(result.trials[trial.index])
+    original_program = get_recorded_program(result.trials[trial.index])
     if original_program and original_program != measurement.program:
         message = describe_program_change(original_program, measurement.program, result.log.versions)
         return replace(program, failure="another_program", message=message)

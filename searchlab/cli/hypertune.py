@@ -11,7 +11,14 @@ from rich.text import Text
 from typer import Option
 
 from ..files import file_name, write_file
-from ..hypertune import DATABASE, HypertuneResult, ScoreComparison, above, plan_hypertune, values_of
+from ..hypertune import (
+    DATABASE_NAME,
+    HypertuneResult,
+    ScoreComparison,
+    is_above_noise,
+    list_range_values,
+    plan_hypertune,
+)
 from ..options import Seed, SeedCount, Trials
 from ..run.progress import RunProgress
 from ..run.study import Study
@@ -86,13 +93,13 @@ def hypertune(
         seed=seed,
     )
     if not as_json:
-        for note in plan.notes:
+        for note in plan.caveats:
             say(f"note: {note}")
         for name, values in plan.ranges.items():
-            default = f" (default {json.dumps(plan.default[name])})" if name in plan.default else ""
-            say(f"searched: {name}={json.dumps(values_of(values))}{default}")
-        if plan.fixed:
-            say("not searched: " + ", ".join(f"{name} = {value}" for name, value in plan.fixed.items()))
+            default = f" (default {json.dumps(plan.default_options[name])})" if name in plan.default_options else ""
+            say(f"searched: {name}={json.dumps(list_range_values(values))}{default}")
+        if plan.fixed_options:
+            say("not searched: " + ", ".join(f"{name} = {value}" for name, value in plan.fixed_options.items()))
     best: dict[str, float] = {}
     with interruptible(), RunProgress(err if as_json else out) as progress:
 
@@ -100,7 +107,7 @@ def hypertune(
             if score is not None:
                 best[search] = max(score, best.get(search, score))
             score_text = f", best score {best[search]:.3f}" if search in best else ""
-            progress.show(f"search {search}{score_text}", number + 1, plan.trials)
+            progress.show(f"search {search}{score_text}", number + 1, plan.trial_count)
 
         result = plan.run(out_dir, on_trial)
     write_file(out_dir / "hypertune.json", json.dumps(result.to_json(), indent=2) + "\n", under=out_dir)
@@ -138,11 +145,11 @@ def _say_result(result: HypertuneResult, out_dir: Path) -> None:
         best_text = f"best {_format_options(search.options)}{default_text}"
         say(f"search {search.name}: {search.trials} trials{rejections}, {best_text}")
     say(Text(result.verdict, "bold"))
-    if above(comparison.gain) and result.options != result.default_options:
+    if is_above_noise(comparison.gain) and result.options != result.default_options:
         entry = json.dumps(result.policy)
         options = _format_options(result.options)
         say(f"to use them in a study file: policies = [{{ name = {entry}, options = {options} }}]")
-    say(f"browse the trials: optuna-dashboard sqlite:///{out_dir / DATABASE}")
+    say(f"browse the trials: optuna-dashboard sqlite:///{out_dir / DATABASE_NAME}")
 
 
 def _format_options(options: Mapping[str, Any]) -> str:

@@ -199,7 +199,7 @@ def log_check(paths: Logs, as_json: AsJson = False) -> None:
             [
                 {
                     "file": str(result.path),
-                    "trials": result.trials,
+                    "trials": result.trial_count,
                     "problems": [{"line": line.number, "text": line.problem} for line in result.problems],
                 }
                 for result in check_results
@@ -210,13 +210,14 @@ def log_check(paths: Logs, as_json: AsJson = False) -> None:
             for line in result.problems:
                 say(f"{result.path}, line {line.number}: {line.problem}")
             if not result.problems:
-                say(f"{result.path} is intact: {result.trials:,} trials")
-            for note in result.notes:
-                say(f"{result.path} has a newer format than this version of searchlab: {note} is ignored")
-            if result.damaged and result.intact:
-                command = f"head -n {result.intact} {result.path} > NEW.jsonl"
+                say(f"{result.path} is intact: {result.trial_count:,} trials")
+            for feature in result.newer_features:
+                say(f"{result.path} has a newer format than this version of searchlab: {feature} is ignored")
+            if result.is_damaged and result.intact_line_count:
+                command = f"head -n {result.intact_line_count} {result.path} > NEW.jsonl"
                 say(
-                    f"to resume the run from the {result.trials:,} trials before the damage, keep only these: {command}"
+                    f"to resume the run from the {result.trial_count:,} trials before the damage, keep only these: "
+                    f"{command}"
                 )
     if caught_warnings or any(result.problems for result in check_results):
         raise typer.Exit(1)

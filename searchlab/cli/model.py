@@ -30,7 +30,7 @@ from ..model.library import CompiledModel
 from ..model.tasks import Task, load_model, tasks_of
 from ..model.tune import TunedModel, time_untuned, tune_model
 from ..options import Batch, Seed, Trials
-from ..run.plan import SPACES_TRIED
+from ..run.plan import DEFAULT_SPACES
 from ..target import resolve_target
 from .terminal import (
     AsJson,
@@ -261,7 +261,7 @@ def tune(
         Option(
             help="A space from `searchlab list spaces`; with options: `guided-gemm,blocks=knobs`. May be repeated: the "
             "first that has programs for a task is used "
-            f"[default: {', '.join(SPACES_TRIED)}].",
+            f"[default: {', '.join(DEFAULT_SPACES)}].",
         ),
     ] = None,
     policy: Annotated[
@@ -296,7 +296,7 @@ def tune(
             out=out_dir,
             trials=trials,
             scheduler=parse_plugin(scheduler),
-            space=[parse_plugin(text) for text in space or SPACES_TRIED],
+            space=[parse_plugin(text) for text in space or DEFAULT_SPACES],
             policy=parse_plugin(policy),
             batch=batch,
             seed=seed,

@@ -25,7 +25,7 @@ from ..machine.host import available_cores
 from ..options import Jobs, Trials
 from ..plugins import find_unregistered_code
 from ..run.open import open_runs
-from ..run.plan import DEFAULT_POLICY, SPACES_TRIED, Run, parse_shard, select_shard
+from ..run.plan import DEFAULT_POLICY, DEFAULT_SPACES, Run, parse_shard, select_shard
 from ..run.study import Study
 from ..run.tune import tune as tune_run
 from ..stats.ranks import ALPHA
@@ -180,14 +180,14 @@ def _say_forecast(study: Study, runs: Sequence[Run], logs_dir: Path, on_this_mac
         refusals.append(str(error))
 
     own_runs, all_runs = (
-        [replace(run, log=logs_dir / run.log) for run in group] for group in (runs, study.plan().runs)
+        [replace(run, log_path=logs_dir / run.log_path) for run in group] for group in (runs, study.plan().runs)
     )
     opened_runs = open_runs(own_runs, all_runs, on_this_machine, refuse)
     logs = [(run, run.existing_log) for run in opened_runs]
     code_changes = [run.changes_since(log) for run, log in logs if log and log.records and not run.is_current(log)]
     runs_by_log = {run.log: run for run in study.planned_runs()}
     run_statuses = [
-        RunStatus.from_log(runs_by_log[run.log.as_posix()], log) for run, (_, log) in zip(runs, logs, strict=True)
+        RunStatus.from_log(runs_by_log[run.log_path.as_posix()], log) for run, (_, log) in zip(runs, logs, strict=True)
     ]
     console = err if as_json else out
     if refusals:
@@ -203,7 +203,7 @@ def _say_forecast(study: Study, runs: Sequence[Run], logs_dir: Path, on_this_mac
     if as_json:
         say_json(forecasts)
         return
-    _say_work_left(runs, forecasts, logs_dir, sum(is_locked(run.log) for run in own_runs))
+    _say_work_left(runs, forecasts, logs_dir, sum(is_locked(run.log_path) for run in own_runs))
     if contrast_texts := [" against ".join(pair) for pair in study.spec.contrasts]:
         say(
             f"to be tested: {', '.join(contrast_texts)}. A significant difference on one workload needs at least "
@@ -249,7 +249,7 @@ def tune(
     space: Annotated[
         str | None,
         Option(
-            help=f"{SPACE_HELP} [default: the first of {', '.join(SPACES_TRIED)} that has programs for the workload]."
+            help=f"{SPACE_HELP} [default: the first of {', '.join(DEFAULT_SPACES)} that has programs for the workload]."
         ),
     ] = None,
     policy: Annotated[

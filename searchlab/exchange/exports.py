@@ -10,9 +10,9 @@ from typing import NamedTuple
 import msgspec
 
 from ..errors import SearchlabError, did_you_mean
-from ..log.columns import Columns, Texts
+from ..log.columns import Columns, ConfigTexts
 from ..log.format import Log
-from ..log.frames import study_frame
+from ..log.frames import make_study_frame
 from ..log.read import read_log, read_logs_in
 from . import ioh, kernel_tuner, optuna_storage
 
@@ -62,8 +62,8 @@ def _write_parquet(logs: Sequence[Log], out_path: Path) -> list[str]:
     """Write the frame of :meth:`.Results.to_frame`. The values of a knob of mixed types are written as JSON."""
     import pyarrow as pa
 
-    texts: Texts = {}
-    frame = study_frame([Columns.from_log(log, texts) for log in logs])
+    texts: ConfigTexts = {}
+    frame = make_study_frame([Columns.from_log(log, texts) for log in logs])
     for name, column in frame.select_dtypes("object").items():
         try:
             pa.array(column, from_pandas=True)

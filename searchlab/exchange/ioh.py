@@ -79,7 +79,7 @@ def _write_function(
 
 def _format_evaluations(log: Log) -> str:
     """Return every evaluation: its number, starting at 1, its cost, and the time charged up to its end, in seconds."""
-    evaluations = enumerate(zip(log.costs.tolist(), log.elapsed.tolist(), strict=True), 1)
+    evaluations = enumerate(zip(log.costs.tolist(), log.elapsed_seconds.tolist(), strict=True), 1)
     lines = [f"{number} {cost!r} {seconds:.7g}\n" for number, (cost, seconds) in evaluations]
     return "evaluations raw_y elapsed\n" + "".join(lines)
 

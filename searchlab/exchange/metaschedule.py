@@ -18,8 +18,7 @@ from typing import Any
 import msgspec
 
 from ..errors import InvalidConfig, SearchlabError, first_line
-from ..log.format import Header, Record
-from ..log.read import minor_version
+from ..log.format import Header, Record, parse_minor_version
 from ..metaschedule import TracedSpace
 from ..schema import UNREADABLE, drop_unknown_keys
 from ..space import Config, Space
@@ -151,7 +150,7 @@ def _read_note(line: ForeignLine, trace: Trace) -> TrialNote | None:
                 note = msgspec.convert(fields, TrialNote)
             except (*UNREADABLE, ValueError) as error:
                 line.fail(f"its annotation {TRIAL_ANNOTATION!r} was not written by this version of searchlab: {error}")
-            if minor_version(note.header.searchlab_log) is None:
+            if parse_minor_version(note.header.searchlab_log) is None:
                 line.fail(f"its log format is {note.header.searchlab_log}; this version of searchlab reads formats 1.x")
             return note
     return None

@@ -95,20 +95,20 @@ def choose_executor(
     study_executor: str | Plugin | None, argument: str | Mapping[str, Any] | None, jobs: int | None
 ) -> Plugin | None:
     """Return the executor (``argument``, or else the study's) with ``jobs``, or None to run in this process."""
-    plugin = default = parse_executor(study_executor) if isinstance(study_executor, str) else study_executor
+    plugin = default_plugin = parse_executor(study_executor) if isinstance(study_executor, str) else study_executor
     if isinstance(argument, Mapping):
         plugin = EXECUTORS.resolve(argument)[0]
     elif argument is not None:
         plugin = parse_executor(argument)
-        if default is not None and default.name == plugin.name:
-            plugin = Plugin(default.name, {**default.options, **plugin.options})
+        if default_plugin is not None and default_plugin.name == plugin.name:
+            plugin = Plugin(default_plugin.name, {**default_plugin.options, **plugin.options})
     if plugin is None:
         return Plugin("local", {"jobs": jobs}) if jobs is not None and jobs > 1 else None
     return plugin if jobs is None else Plugin(plugin.name, {**plugin.options, "jobs": jobs})
 
 
 @contextmanager
-def start(plugin: Plugin, exclusive: bool, folder: Path) -> Iterator[RunExecutor]:
+def start_executor(plugin: Plugin, exclusive: bool, folder: Path) -> Iterator[RunExecutor]:
     """Start an executor, and shut it down when the context ends. An error or interrupt ends its calls immediately."""
     executor = EXECUTORS.make(plugin, exclusive, folder)
     try:

@@ -22,10 +22,10 @@ from .contract import RunExecutor, count_jobs
 
 T = TypeVar("T")
 
-MACHINE = "machine"
+MACHINE_RESOURCE = "machine"
 """The resource that an exclusive call requires; one worker on each host offers one unit of it."""
 
-UNWATCHED = {
+UNPROFILED_SETTINGS = {
     "distributed.worker.profile.enabled": False,
     "distributed.admin.tick.interval": "1s",
     "distributed.admin.system-monitor.interval": "10s",
@@ -33,10 +33,10 @@ UNWATCHED = {
 """The settings for clusters that this executor starts. By default, Dask's processes profile themselves up to a hundred
 times a second for a dashboard, which makes short runs take a fifth longer."""
 
-LOST_SECONDS = 20.0
+RECONNECT_TIMEOUT = 20.0
 """How long the connection to a scheduler may be lost."""
 
-CLOSE_SECONDS = 2.0
+CLOSE_TIMEOUT = 2.0
 """How long closing a lost connection may take."""
 
 POLL_SECONDS = 5.0
@@ -62,8 +62,8 @@ class DaskExecutor(RunExecutor):
         with needs_extra("the executor 'dask'", "dask"):
             from distributed.utils import silence_logging_cmgr
         self.batch = batch
-        self._resources = {MACHINE: 1} if exclusive else None
-        self._cleanup = ExitStack()
+        self._resources = {MACHINE_RESOURCE: 1} if exclusive else None
+        self._exit_stack = ExitStack()
         if address and jobs:
             raise SearchlabError(f"the Dask cluster at {address} determines the number of simultaneous runs; omit jobs")
         if address:
@@ -73,12 +73,12 @@ class DaskExecutor(RunExecutor):
         else:
             self._client = self._start_cluster(count_jobs(jobs, exclusive, available_cores()))
         # Dask logs a lost connection as a traceback.
-        self._cleanup.enter_context(silence_logging_cmgr(logging.CRITICAL))
-        self._cleanup.callback(self._client.close)
+        self._exit_stack.enter_context(silence_logging_cmgr(logging.CRITICAL))
+        self._exit_stack.callback(self._client.close)
         self._executor = self._client.get_executor(pure=False, **({"resources": self._resources} if exclusive else {}))
         self._lost_since: float | None = None  # when the connection to the scheduler was lost
-        self._last_check = float("-inf")
-        self._jobs = 0
+        self._last_check_time = float("-inf")
+        self._job_count = 0
 
     def _connect(self, address: str) -> Any:
         """Return a client of the cluster at ``address``."""
@@ -99,11 +99,13 @@ class DaskExecutor(RunExecutor):
         import dask
         from distributed import Client, LocalCluster, WorkerPlugin
 
-        scratch = ScratchFolder()
-        self._cleanup.callback(scratch.cleanup)
+        scratch_folder = ScratchFolder()
+        self._exit_stack.callback(scratch_folder.cleanup)
         threads = str(max(1, available_cores() // count))
-        settings = UNWATCHED | {"temporary-directory": scratch.name}  # these also apply to the scheduler
-        with dask.config.set(settings), _close_on_error(scratch):
+        settings = UNPROFILED_SETTINGS | {
+            "temporary-directory": scratch_folder.name
+        }  # these also apply to the scheduler
+        with dask.config.set(settings), _close_on_error(scratch_folder):
             cluster = LocalCluster(
                 n_workers=count,
                 threads_per_worker=1,
@@ -114,7 +116,7 @@ class DaskExecutor(RunExecutor):
                 silence_logs=logging.CRITICAL,
                 env={"TVM_NUM_THREADS": threads, "OMP_NUM_THREADS": threads},
             )
-            self._cleanup.callback(cluster.close)
+            self._exit_stack.callback(cluster.close)
             client = Client(cluster, set_as_default=False)
         client.register_plugin(type("Deaf", (WorkerPlugin,), {"setup": _ignore_interrupts})())
         return client
@@ -126,17 +128,17 @@ class DaskExecutor(RunExecutor):
             self._lost_since = None
         elif self._lost_since is None:
             self._lost_since = time.monotonic()
-        if self._client.status == "closed" or time.monotonic() - (self._lost_since or math.inf) > LOST_SECONDS:
+        if self._client.status == "closed" or time.monotonic() - (self._lost_since or math.inf) > RECONNECT_TIMEOUT:
             raise SearchlabError(
                 "the connection to the Dask scheduler is lost; restart the cluster and run this again to resume: all "
                 "logged trials are kept"
             )
-        if self._lost_since is None and time.monotonic() - self._last_check > POLL_SECONDS:
-            self._last_check = time.monotonic()
-            workers = self._workers()
-            count = sum(bool(worker["resources"].get(MACHINE)) for worker in workers)
-            self._jobs = count if self._resources else sum(worker["nthreads"] for worker in workers)
-        return max(1, self._jobs)
+        if self._lost_since is None and time.monotonic() - self._last_check_time > POLL_SECONDS:
+            self._last_check_time = time.monotonic()
+            workers = self._list_workers()
+            exclusive_count = sum(bool(worker["resources"].get(MACHINE_RESOURCE)) for worker in workers)
+            self._job_count = exclusive_count if self._resources else sum(worker["nthreads"] for worker in workers)
+        return max(1, self._job_count)
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         future: Future[T] = self._executor.submit(fn, *args, **kwargs)
@@ -145,9 +147,9 @@ class DaskExecutor(RunExecutor):
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         if self._client.status == "running":
             self._executor.shutdown(wait=wait and not cancel_futures)
-            self._cleanup.close()
+            self._exit_stack.close()
             return
-        for close in (lambda: self._client.close(timeout=CLOSE_SECONDS), self._cleanup.close):
+        for close in (lambda: self._client.close(timeout=CLOSE_TIMEOUT), self._exit_stack.close):
             with suppress(Exception):  # nothing answers any more
                 close()
 
@@ -155,20 +157,22 @@ class DaskExecutor(RunExecutor):
         """Cancel all calls. On an existing cluster, calls that have already started are completed."""
         self.shutdown(cancel_futures=True)
 
-    def _workers(self) -> list[dict[str, Any]]:
+    def _list_workers(self) -> list[dict[str, Any]]:
         return list(self._client.scheduler_info(n_workers=-1).get("workers", {}).values())
 
     def _check_machines(self, address: str) -> None:
         """Check that workers offer the resource ``machine``, at most one of them on each host."""
-        hosts = Counter(worker["host"] for worker in self._workers() if worker["resources"].get(MACHINE))
-        for host, count in hosts.items():
+        worker_counts = Counter(
+            worker["host"] for worker in self._list_workers() if worker["resources"].get(MACHINE_RESOURCE)
+        )
+        for host, count in worker_counts.items():
             if count > 1:
                 raise SearchlabError(
                     "the study measures on its workers' machines, so each host may have only one worker with the "
                     f"resource 'machine', but the Dask cluster at {address} has {count} such workers on {host}; "
                     "start only one of them on each host"
                 )
-        if not hosts:
+        if not worker_counts:
             raise SearchlabError(
                 f"the study measures on its workers' machines, but no worker in the Dask cluster at {address} offers "
                 f"the resource 'machine'; start one worker on each host: dask worker {address} --nthreads 1 "
@@ -177,7 +181,7 @@ class DaskExecutor(RunExecutor):
 
 
 @contextmanager
-def _close_on_error(scratch: ScratchFolder) -> Iterator[None]:
+def _close_on_error(scratch_folder: ScratchFolder) -> Iterator[None]:
     """Close the cluster if starting it fails or is interrupted. Dask would close it only at exit, with tracebacks."""
     try:
         yield
@@ -188,7 +192,7 @@ def _close_on_error(scratch: ScratchFolder) -> Iterator[None]:
             with suppress(Exception):
                 cluster.close(timeout=5)
         atexit.unregister(spec.close_clusters)
-        scratch.cleanup()
+        scratch_folder.cleanup()
         raise
 
 

@@ -40,55 +40,57 @@ class LocalExecutor(RunExecutor):
     def __init__(self, exclusive: bool, folder: Path, *, jobs: int = 0, batch: Count = 8) -> None:
         self.batch = batch
         self.jobs = count_jobs(jobs, exclusive, available_cores())
-        self._threads = ThreadPoolExecutor(self.jobs)  # Linux kills a process when the thread that started it ends
+        self._thread_pool = ThreadPoolExecutor(self.jobs)  # Linux kills a process when the thread that started it ends
         self._lock = threading.Lock()
         self._workers: set[Worker] = set()
-        self._idle: list[Worker] = []
-        self._killed = False
-        self._scratch = ScratchFolder()  # removed by this process, since workers are killed and cannot clean up
+        self._idle_workers: list[Worker] = []
+        self._is_killed = False
+        self._scratch_folder = ScratchFolder()  # removed by this process, since workers are killed and cannot clean up
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        return self._threads.submit(self._call, pickle.dumps((fn, args, kwargs)))
+        return self._thread_pool.submit(self._call_in_process, pickle.dumps((fn, args, kwargs)))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        self._threads.shutdown(wait, cancel_futures=cancel_futures)
+        self._thread_pool.shutdown(wait, cancel_futures=cancel_futures)
         if wait:
             for worker in self._workers:
-                worker.close()
-            self._scratch.cleanup()
+                worker.kill()
+            self._scratch_folder.cleanup()
 
     def kill_workers(self) -> None:
         """Kill all processes and the calls in them."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._thread_pool.shutdown(wait=False, cancel_futures=True)
         with self._lock:
-            self._killed = True
+            self._is_killed = True
             for worker in self._workers:
                 worker.kill()
         self.shutdown()
 
-    def _call(self, data: bytes) -> Any:
+    def _call_in_process(self, call_bytes: bytes) -> Any:
         with self._lock:
-            if self._killed:
+            if self._is_killed:
                 raise WorkerDied("was killed")
-            if not self._idle:
-                self._idle.append(_Process(max(1, available_cores() // self.jobs), self._scratch.name))
-                self._workers.add(self._idle[-1])
-            worker = self._idle.pop()
+            if not self._idle_workers:
+                self._idle_workers.append(
+                    _LocalWorker(max(1, available_cores() // self.jobs), self._scratch_folder.name)
+                )
+                self._workers.add(self._idle_workers[-1])
+            worker = self._idle_workers.pop()
         try:
-            worker.send(data)
+            worker.send(call_bytes)
             result, error = pickle.loads(worker.recv_bytes())
         except BaseException:
             with self._lock:
                 self._workers.remove(worker)
             worker.close()
             raise
-        self._idle.append(worker)
+        self._idle_workers.append(worker)
         if error is not None:
             raise error
         return result
 
 
-class _Process(Worker):
+class _LocalWorker(Worker):
     def _start_process(self, connection_fd: int, stderr: BinaryIO, environment: Environment) -> subprocess.Popen[bytes]:
         return start_module("searchlab.executors.local", connection_fd, stderr, environment)
 
@@ -98,18 +100,18 @@ def main() -> None:
     die_with_parent(int(sys.argv[2]))
     while True:
         try:
-            call: bytes = pickle.loads(channel.recv())
+            call_bytes: bytes = pickle.loads(channel.recv())
         except EOFError:
             return
         try:
-            fn, args, kwargs = pickle.loads(call)
-            answer = pickle.dumps((fn(*args, **kwargs), None))
+            fn, args, kwargs = pickle.loads(call_bytes)
+            answer_bytes = pickle.dumps((fn(*args, **kwargs), None))
         except Exception as error:
             try:
-                pickle.loads(answer := pickle.dumps((None, error)))
+                pickle.loads(answer_bytes := pickle.dumps((None, error)))
             except Exception:  # an error that cannot be pickled
-                answer = pickle.dumps((None, RuntimeError(f"{type(error).__name__}: {error}")))
-        channel.send(answer)
+                answer_bytes = pickle.dumps((None, RuntimeError(f"{type(error).__name__}: {error}")))
+        channel.send(answer_bytes)
 
 
 if __name__ == "__main__":

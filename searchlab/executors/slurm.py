@@ -52,17 +52,17 @@ class SlurmExecutor(RunExecutor):
         self.jobs = jobs
         self.batch = batch
         self._poll_seconds = poll_seconds
-        self._folder = folder.absolute() / "slurm"
+        self._job_folder = folder.absolute() / "slurm"
         try:
-            self._executor = submitit.AutoExecutor(self._folder, cluster=cluster)
+            self._executor = submitit.AutoExecutor(self._job_folder, cluster=cluster)
             directives = {"slurm_exclusive": True} if exclusive else {}
             self._executor.update_parameters(**{"name": "searchlab", **directives, **parameters})
         except (ValueError, TypeError, RuntimeError, NameError, AssertionError) as error:
             raise SearchlabError(f"cannot create the Slurm executor: {first_line(error)}") from None
-        self._unfinished: dict[Any, Future[Any]] = {}  # the futures of the jobs that are not known to have ended
+        self._futures_by_job: dict[Any, Future[Any]] = {}  # the futures of the jobs that are not known to have ended
         self._is_ending = False
         self._condition = threading.Condition()  # guards the two above
-        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread = threading.Thread(target=self._watch_jobs, daemon=True)
         self._thread.start()
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
@@ -71,7 +71,7 @@ class SlurmExecutor(RunExecutor):
         with self._condition:
             if self._is_ending:
                 raise RuntimeError("cannot submit a call: the executor has been shut down")
-            self._unfinished[self._executor.submit(fn, *args, **kwargs)] = future
+            self._futures_by_job[self._executor.submit(fn, *args, **kwargs)] = future
             self._condition.notify()
         return future
 
@@ -79,7 +79,7 @@ class SlurmExecutor(RunExecutor):
         with self._condition:
             self._is_ending = True
             if cancel_futures:
-                for job in self._unfinished:
+                for job in self._futures_by_job:
                     job.cancel()
             self._condition.notify()
         if wait:
@@ -89,30 +89,30 @@ class SlurmExecutor(RunExecutor):
         """Cancel all jobs."""
         self.shutdown(cancel_futures=True)
 
-    def _watch(self) -> None:
+    def _watch_jobs(self) -> None:
         """Complete each job's future once the job has ended."""
         while True:
             with self._condition:
-                if self._unfinished:
+                if self._futures_by_job:
                     self._condition.wait(self._poll_seconds)
                 else:
-                    self._condition.wait_for(lambda: self._unfinished or self._is_ending)
-                jobs = dict(self._unfinished)
-            if not jobs:
+                    self._condition.wait_for(lambda: self._futures_by_job or self._is_ending)
+                futures_by_job = dict(self._futures_by_job)
+            if not futures_by_job:
                 return
-            for job, future in jobs.items():
+            for job, future in futures_by_job.items():
                 if job.done():
                     with self._condition:
-                        del self._unfinished[job]
-                    self._end(job, future)
+                        del self._futures_by_job[job]
+                    self._complete_future(job, future)
 
-    def _end(self, job: Any, future: Future[Any]) -> None:
+    def _complete_future(self, job: Any, future: Future[Any]) -> None:
         try:
             result = job.result()
         except Exception as error:  # the job's files are kept, since they contain details about the error
             future.set_exception(error)
             return
         with suppress(OSError):
-            for file in self._folder.glob(f"{job.job_id}_*"):
-                file.unlink(missing_ok=True)
+            for path in self._job_folder.glob(f"{job.job_id}_*"):
+                path.unlink(missing_ok=True)
         future.set_result(result)

@@ -28,7 +28,7 @@ class Budget(msgspec.Struct, frozen=True):
 
     Attributes:
         trials: The maximum number of trials.
-        seconds: The maximum charged time (:attr:`~searchlab.log.format.Log.elapsed`) in seconds, or None for no limit.
+        seconds: The maximum of :attr:`~searchlab.log.format.Log.elapsed_seconds`, or None for no limit.
         stop_after: The number of trials, including failures, after which the run ends if the best throughput has not
             risen by more than :data:`~searchlab.log.format.MIN_GAIN`, or None for no limit.
     """
@@ -60,16 +60,16 @@ class Budget(msgspec.Struct, frozen=True):
         spent = (self.seconds, None), (None, self.stop_after)  # the values in the last line if this budget was spent
         is_limited = self.seconds is not None or self.stop_after is not None
         if is_limited and not (line and not line.by_policy and (line.seconds, line.stop_after) in spent):
-            for end in log.starts[1:]:  # the end of each batch except the last, which may be incomplete
+            for end in log.batch_starts[1:]:  # the end of each batch except the last, which may be incomplete
                 if end < min(trials, self.trials) and (ended := self._reason_to_end(log, end)):
-                    return log.head(end, ended)
-        return log if trials <= self.trials else log.head(self.trials)
+                    return log.truncate(end, ended)
+        return log if trials <= self.trials else log.truncate(self.trials)
 
-    def _reason_to_end(self, log: Log | Columns, at: int) -> Ended | None:
-        if self.seconds is not None and log.elapsed[at - 1] >= self.seconds:
-            return Ended(trials=at, seconds=self.seconds)
-        if self.stop_after is not None and at >= self.stop_after:
-            before = np.min(log.costs[: at - self.stop_after], initial=math.inf)
-            if before <= np.min(log.costs[:at]) * (1 + MIN_GAIN):
-                return Ended(trials=at, stop_after=self.stop_after)
+    def _reason_to_end(self, log: Log | Columns, trial_count: int) -> Ended | None:
+        if self.seconds is not None and log.elapsed_seconds[trial_count - 1] >= self.seconds:
+            return Ended(trials=trial_count, seconds=self.seconds)
+        if self.stop_after is not None and trial_count >= self.stop_after:
+            before = np.min(log.costs[: trial_count - self.stop_after], initial=math.inf)
+            if before <= np.min(log.costs[:trial_count]) * (1 + MIN_GAIN):
+                return Ended(trials=trial_count, stop_after=self.stop_after)
         return None

@@ -14,7 +14,7 @@ from .budget import UNLIMITED
 from .format import Log
 from .plan import PlannedRun
 
-PAUSE = 600.0
+INTERRUPTION_SECONDS = 600.0
 """The time between two trials, in seconds, above which the run is assumed to have been interrupted in between."""
 
 
@@ -23,17 +23,17 @@ class RunStatus:
     """How much of a planned run is done.
 
     Attributes:
-        charged: The charged seconds so far, the last value of ``Log.elapsed``.
+        charged: The charged seconds so far, the last value of ``Log.elapsed_seconds``.
         trial_seconds: Wall-clock time spent on trials, in seconds.
-        waits: The number of trials on which this time was spent.
+        wait_count: The number of trials on which this time was spent.
     """
 
     run: PlannedRun
     trials: int = 0
     charged: float = 0.0
     trial_seconds: float = 0.0
-    waits: int = 0
-    complete: bool = False
+    wait_count: int = 0
+    is_complete: bool = False
 
     @classmethod
     def from_log(cls, run: PlannedRun, log: Log | None) -> Self:
@@ -41,8 +41,8 @@ class RunStatus:
         if log is None:
             return cls(run)
         times = [log.header.created, *(record.time for record in log.records)]
-        waits = [wait for wait in np.diff(times).tolist() if 0 <= wait < PAUSE]
-        charged = float(log.elapsed[-1]) if log.records else 0.0
+        waits = [wait for wait in np.diff(times).tolist() if 0 <= wait < INTERRUPTION_SECONDS]
+        charged = float(log.elapsed_seconds[-1]) if log.records else 0.0
         return cls(run, len(log.records), charged, math.fsum(waits), len(waits), run.budget.is_complete(log))
 
     @property
@@ -75,16 +75,17 @@ def forecast(statuses: Sequence[RunStatus]) -> list[Forecast]:
     that space or, failing that, from all logs. If there are no logs, only a budget of seconds limits the time.
     """
     groups: dict[tuple[str, str, str], list[RunStatus]] = {}
-    sums: dict[tuple[str, ...], Floats] = {}  # of trials, charged, trial_seconds and waits
+    sums_by_key: dict[tuple[str, ...], Floats] = {}  # of trials, charged, trial_seconds and wait_count
     for status in statuses:
         groups.setdefault(status.key, []).append(status)
-        numbers = np.array([status.trials, status.charged, status.trial_seconds, status.waits])
+        numbers = np.array([status.trials, status.charged, status.trial_seconds, status.wait_count])
         for key in (status.key, status.key[:2], ()):
-            sums[key] = sums.get(key, 0.0) + numbers
+            sums_by_key[key] = sums_by_key.get(key, 0.0) + numbers
     forecasts = []
     for key, group in groups.items():
-        group_sums = next((sums[subkey] for subkey in (key, key[:2], ()) if sums[subkey][-1]), None)
-        estimates = [_estimate_remainder(status, group_sums) for status in group if not status.complete]
+        candidate_sums = [sums_by_key[candidate_key] for candidate_key in (key, key[:2], ())]
+        group_sums = next((sums for sums in candidate_sums if sums[-1]), None)  # of those that contain trials
+        estimates = [_estimate_remainder(status, group_sums) for status in group if not status.is_complete]
         trials, seconds = (math.fsum(part) for part in zip((0.0, 0.0), *estimates, strict=True))
         forecasts.append(
             Forecast(
@@ -100,8 +101,8 @@ def forecast(statuses: Sequence[RunStatus]) -> list[Forecast]:
 
 def sum_forecasts(forecasts: Sequence[Forecast]) -> tuple[int | None, float | None]:
     """Return the maximum number of trials and the seconds left in all runs. A number that is unknown is None."""
-    trials = [item.trials for item in forecasts if item.trials is not None]
-    seconds = [item.seconds for item in forecasts if item.seconds is not None]
+    trials = [estimate.trials for estimate in forecasts if estimate.trials is not None]
+    seconds = [estimate.seconds for estimate in forecasts if estimate.seconds is not None]
     count = len(forecasts)
     return sum(trials) if len(trials) == count else None, math.fsum(seconds) if len(seconds) == count else None
 
@@ -109,17 +110,17 @@ def sum_forecasts(forecasts: Sequence[Forecast]) -> tuple[int | None, float | No
 def _estimate_remainder(status: RunStatus, sums: Floats | None) -> tuple[float, float]:
     """Return the maximum number of trials and seconds left in a run, or infinity for a number that is unknown.
 
-    ``sums`` are the trials, charged, trial_seconds and waits of the runs from which the time per trial is estimated.
+    ``sums`` are the trials, charged, trial_seconds and wait_count of the runs from which the time is estimated.
     """
     budget = status.run.budget
     trials = math.inf if budget.trials == UNLIMITED else max(0.0, float(budget.trials - status.trials))
     seconds = math.inf if budget.seconds is None else max(0.0, budget.seconds - status.charged)
     if sums is None:
         return trials, seconds
-    trials_done, charged, trial_seconds, waits = sums.tolist()
+    trials_done, charged, trial_seconds, wait_count = sums.tolist()
     if charged and math.isfinite(seconds):
         trials = min(trials, seconds // (charged / trials_done) + 1)
-    return trials, trials * trial_seconds / waits
+    return trials, trials * trial_seconds / wait_count
 
 
 def format_duration(seconds: float) -> str:

@@ -8,6 +8,7 @@ lines. :mod:`searchlab.log.read` reads logs, and :class:`~searchlab.log.writer.L
 from __future__ import annotations
 
 import dataclasses
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -59,6 +60,12 @@ Message = Annotated[str, msgspec.Meta(max_length=6 * MAX_TEXT_LENGTH)]
 
 Moment = Annotated[float, msgspec.Meta(gt=-6e10, lt=2.5e11)]
 """A time of day, in seconds since 1970, from a clock that may be wrong."""
+
+
+def parse_minor_version(version: Any) -> int | None:
+    """Return N if ``version`` is ``"1.N"``, or None if it cannot be read."""
+    match = re.fullmatch(r"1\.(0|[1-9][0-9]{0,8})", version) if isinstance(version, str) else None
+    return int(match[1]) if match else None
 
 
 class Passes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -117,7 +124,7 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         contrasts: The pairs of strategies, by name, that the study registered for comparison before the run began.
         effective: Options that the policy could not use as specified (or by default), with the values that it used
             instead.
-        code: The digests of the source code that decides the run, by role; see :func:`~searchlab.run.plan.code_of`.
+        code: The digests of the source code that decides the run, by role; see :func:`~searchlab.run.plan.digest_code`.
         defaults: The values of the options that were not specified, by role.
         passes: How the log was timed, if it is a table that was timed in passes.
         computation: The facts about the workload, or None for the kinds of workloads in BUILTIN_WORKLOAD_KINDS.
@@ -162,6 +169,11 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     def space_name(self) -> str:
         """The space's name in figures and tables."""
         return escape_to_one_line(self.space_label or self.space.title)
+
+    @property
+    def has_newer_format(self) -> bool:
+        """Whether the log's format is newer than this version's, so that it may contain unknown fields and lines."""
+        return (parse_minor_version(self.searchlab_log) or 0) > (parse_minor_version(FORMAT_VERSION) or 0)
 
     @property
     def is_table(self) -> bool:
@@ -408,39 +420,40 @@ class LoggedTrials:
     """The base class of logs and their columns, with the time charged for each trial and the unit of throughput.
 
     Attributes:
-        batches: Each trial's batch number, shape (trials,).
-        spent: Seconds spent on proposing, training, building and running, shape (trials, 4).
-        parts: The seconds of these that were spent on features and on checking, shape (trials, 2).
+        batch_numbers: Each trial's batch number, shape (trials,).
+        spent_seconds: Seconds spent on proposing, training, building and running, shape (trials, 4).
+        part_seconds: The seconds of these that were spent on features and on checking, shape (trials, 2).
     """
 
     header: Header
-    batches: Ints
-    spent: Floats
-    parts: Floats
+    batch_numbers: Ints
+    spent_seconds: Floats
+    part_seconds: Floats
 
     @cached_property
-    def starts(self) -> list[int]:
+    def batch_starts(self) -> list[int]:
         """The position of each batch's first trial."""
-        starts: list[int] = np.flatnonzero(np.diff(self.batches, prepend=self.batches[:1] - 1)).tolist()
+        numbers = self.batch_numbers
+        starts: list[int] = np.flatnonzero(np.diff(numbers, prepend=numbers[:1] - 1)).tolist()
         return starts
 
     @cached_property
-    def charged(self) -> Floats:
+    def charged_seconds(self) -> Floats:
         """The seconds charged for proposing, training, building and running each trial, shape (trials, 4).
 
         The building time is divided by the number of build workers, or by the batch size if that is smaller. Reused
         measurements are charged at their recorded time, so that later runs have no advantage.
         """
-        sizes = np.diff([*self.starts, len(self.spent)])
-        workers = min(self.header.workers, len(self.spent))  # a log may contain an arbitrarily large number
-        charges = self.spent.copy()
+        sizes = np.diff([*self.batch_starts, len(self.spent_seconds)])
+        workers = min(self.header.workers, len(self.spent_seconds))  # a log may contain an arbitrarily large number
+        charges = self.spent_seconds.copy()
         charges[:, 2] /= np.repeat(np.minimum(sizes, workers), sizes)
         return charges
 
     @cached_property
-    def elapsed(self) -> Floats:
+    def elapsed_seconds(self) -> Floats:
         """The seconds charged up to the end of each trial, shape (trials,)."""
-        return np.cumsum(self.charged.sum(axis=1))
+        return np.cumsum(self.charged_seconds.sum(axis=1))
 
     @cached_property
     def computation(self) -> Computation:
@@ -498,18 +511,18 @@ class Log(LoggedTrials):
         return np.array([record.cost for record in self.records], dtype=np.float64)
 
     @cached_property
-    def batches(self) -> Ints:  # type: ignore[override]
+    def batch_numbers(self) -> Ints:  # type: ignore[override]
         records, size = self.records, self.header.batch
         size = size if 0 < size < len(records) else 1 + max((record.index for record in records), default=0)
         numbers = [record.index // size if record.batch is None else record.batch for record in records]
         return np.array(numbers, dtype=np.int64)
 
     @cached_property
-    def spent(self) -> Floats:  # type: ignore[override]
+    def spent_seconds(self) -> Floats:  # type: ignore[override]
         return np.array(list(map(attrgetter(*SPENT_FIELDS[:4]), self.records)), dtype=np.float64).reshape(-1, 4)
 
     @cached_property
-    def parts(self) -> Floats:  # type: ignore[override]
+    def part_seconds(self) -> Floats:  # type: ignore[override]
         return np.array(list(map(attrgetter(*PART_FIELDS), self.records)), dtype=np.float64).reshape(-1, 2)
 
     @cached_property
@@ -517,7 +530,7 @@ class Log(LoggedTrials):
         """The sentinel reading before each trial, or NaN if there is none, shape (trials,)."""
         return np.array([record.sentinel for record in self.records], dtype=np.float64)  # None becomes NaN
 
-    def head(self, trials: int, ended: Ended | None = None) -> Self:
+    def truncate(self, trials: int, ended: Ended | None = None) -> Self:
         """Return this log, shortened to its first ``trials`` trials. ``ended`` states why the run ended there."""
         changes = tuple(change for change in self.changes if change.trials <= trials)
         return replace(self, records=self.records[:trials], final=None, ended=ended, changes=changes)

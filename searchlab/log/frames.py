@@ -14,13 +14,13 @@ import numpy as np
 from ..arrays import Array, Floats, Ints
 from ..records import FAILURES
 from ..units import convert_throughput
-from .columns import Columns, objects
+from .columns import Columns, make_object_array
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def study_frame(logs: Sequence[Columns], **labels: list[str | None]) -> pd.DataFrame:
+def make_study_frame(logs: Sequence[Columns], **labels: list[str | None]) -> pd.DataFrame:
     """Return the data frame that :meth:`Results.to_frame` describes.
 
     ``labels`` replace columns of names, such as ``workload``; they have a name for each log.
@@ -29,9 +29,9 @@ def study_frame(logs: Sequence[Columns], **labels: list[str | None]) -> pd.DataF
 
     if not logs:
         return pd.DataFrame()
-    at = np.repeat(np.arange(len(logs)), [log.trials for log in logs])
+    log_indices = np.repeat(np.arange(len(logs)), [log.trial_count for log in logs])
     headers = [log.header for log in logs]
-    names: dict[str, list[str | None]] = {
+    labels_by_column: dict[str, list[str | None]] = {
         "workload": [header.workload for header in headers],
         "space": [header.space_name for header in headers],
         "strategy": [header.name for header in headers],
@@ -39,23 +39,26 @@ def study_frame(logs: Sequence[Columns], **labels: list[str | None]) -> pd.DataF
         "cost_model": [header.cost_model.name if header.cost_model else None for header in headers],
         "features": [header.features if header.cost_model else None for header in headers],
     }
-    names |= labels
-    columns = {name: pd.Series(values, dtype="category").array.take(at) for name, values in names.items()}
-    columns |= {name: _take([getattr(header, name) for header in headers], at) for name in ("batch", "seed")}
-    return pd.DataFrame(columns | _trial_columns(logs, at, math.nan), copy=False)
+    labels_by_column |= labels
+    columns = {
+        name: pd.Series(values, dtype="category").array.take(log_indices) for name, values in labels_by_column.items()
+    }
+    for name in ("batch", "seed"):
+        columns[name] = _take_values([getattr(header, name) for header in headers], log_indices)
+    return pd.DataFrame(columns | _make_trial_columns(logs, log_indices, math.nan), copy=False)
 
 
-def trial_frame(log: Columns) -> pd.DataFrame:
+def make_trial_frame(log: Columns) -> pd.DataFrame:
     """Return the data frame that :meth:`Result.to_frame` describes."""
     import pandas as pd
 
-    return pd.DataFrame(_trial_columns([log], np.zeros(log.trials, np.int64), None))
+    return pd.DataFrame(_make_trial_columns([log], np.zeros(log.trial_count, np.int64), None))
 
 
-def _trial_columns(logs: Sequence[Columns], at: Array, missing: float | None) -> dict[str, Any]:
+def _make_trial_columns(logs: Sequence[Columns], log_indices: Array, missing: float | None) -> dict[str, Any]:
     """Return the columns with a value for each trial.
 
-    ``at`` contains the index of each trial's log. If a config lacks a knob, the knob's value is ``missing``.
+    ``log_indices`` contains the index of each trial's log. If a config lacks a knob, the knob's value is ``missing``.
     """
     import pandas as pd
 
@@ -64,50 +67,50 @@ def _trial_columns(logs: Sequence[Columns], at: Array, missing: float | None) ->
     units = [log.unit for log in logs]
     gflops = [log.flops / log.costs / 1e9 for log in logs]
     columns: dict[str, Any] = {
-        "trial": np.concatenate([np.arange(log.trials) for log in logs]),
+        "trial": np.concatenate([np.arange(log.trial_count) for log in logs]),
         "cost": np.concatenate([log.costs for log in logs]),
         "gflops": np.concatenate(list(map(convert_throughput, gflops, units))),
         "best_gflops": np.concatenate(list(map(convert_throughput, map(np.maximum.accumulate, gflops), units))),
-        "gflops_retimed": np.concatenate([_retimed_throughput(log) for log in logs]),
-        "unit": pd.Series(units, dtype="category").array.take(at),
-        "repeats": _repeats(logs),
-        "elapsed": np.concatenate([log.elapsed for log in logs]),
+        "gflops_retimed": np.concatenate([_compute_retimed_throughput(log) for log in logs]),
+        "unit": pd.Series(units, dtype="category").array.take(log_indices),
+        "repeats": _list_repeats(logs),
+        "elapsed": np.concatenate([log.elapsed_seconds for log in logs]),
         "failure": pd.Categorical.from_codes(failures, pd.Index(kinds)),
         "reused": np.concatenate([log.reused for log in logs]),
     }
-    index_of: dict[bytes, int] = {}
+    index_by_text: dict[bytes, int] = {}
     config_indices = np.array(
-        [index_of.setdefault(text, len(index_of)) for log in logs for text in log.configs.tolist()], np.int32
+        [index_by_text.setdefault(text, len(index_by_text)) for log in logs for text in log.configs.tolist()], np.int32
     )
-    configs = [msgspec.json.decode(text) for text in index_of]
+    configs = [msgspec.json.decode(text) for text in index_by_text]
     for name in dict.fromkeys(name for config in configs for name in config):
-        columns[f"config.{name}"] = _take([config.get(name, missing) for config in configs], config_indices)
+        columns[f"config.{name}"] = _take_values([config.get(name, missing) for config in configs], config_indices)
     return columns
 
 
-def _repeats(logs: Sequence[Columns]) -> Array:
+def _list_repeats(logs: Sequence[Columns]) -> Array:
     """Return each trial's readings. Equal readings, such as those from the same table entry, share one tuple."""
     distinct: dict[tuple[float, ...], tuple[float, ...]] = {}
     repeats = []
     for log in logs:
         readings = log.readings.tolist()
-        ends = np.cumsum([0, *log.counts.tolist()]).tolist()
+        ends = np.cumsum([0, *log.reading_counts.tolist()]).tolist()
         repeats_of_trials = (tuple(readings[start:end]) for start, end in pairwise(ends))
         repeats += [distinct.setdefault(times, times) for times in repeats_of_trials]
-    return objects(repeats)
+    return make_object_array(repeats)
 
 
-def _retimed_throughput(log: Columns) -> Floats:
+def _compute_retimed_throughput(log: Columns) -> Floats:
     """Return each trial's throughput when it was timed again, or NaN if it is not a finalist."""
-    retimed = np.full(log.trials, np.nan)
+    retimed = np.full(log.trial_count, np.nan)
     for finalist in log.final.finalists if log.final else ():
         retimed[finalist.index] = log.flops / statistics.median(finalist.seconds) / 1e9
     return retimed
 
 
-def _take(values: Sequence[Any], at: Array) -> Any:
-    """Return ``values[at]`` with the type that pandas infers. Strings become categorical."""
+def _take_values(values: Sequence[Any], indices: Array) -> Any:
+    """Return ``values[indices]`` with the type that pandas infers. Strings become categorical."""
     import pandas as pd
 
-    texts = pd.api.types.infer_dtype(values, skipna=True) == "string"
-    return pd.Series(values, dtype="category" if texts else None).array.take(at)
+    is_text = pd.api.types.infer_dtype(values, skipna=True) == "string"
+    return pd.Series(values, dtype="category" if is_text else None).array.take(indices)

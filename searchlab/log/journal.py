@@ -15,13 +15,15 @@ from .lease import LeasedFile
 Entry = TypeVar("Entry", bound=msgspec.Struct)
 
 
-def read_journal(path: Path, entry: type[Entry], header: type[Any] | None = None) -> tuple[Any, list[Entry], list[int]]:
+def read_journal(
+    path: Path, entry_type: type[Entry], header_type: type[Any] | None = None
+) -> tuple[Any, list[Entry], list[int]]:
     """Return a journal's header, its entries, and the size of the file up to each of them, in bytes.
 
     Args:
         path: The journal. If there is no such file, the journal is empty.
-        entry: The type of the entries.
-        header: The type of the first line if it is not an entry.
+        entry_type: The type of the entries.
+        header_type: The type of the first line if it is not an entry.
 
     Raises:
         SearchlabError: If the file cannot be read, or a line is damaged. A last line without an end is left out,
@@ -31,17 +33,19 @@ def read_journal(path: Path, entry: type[Entry], header: type[Any] | None = None
         lines = read_bytes(path).split(b"\n")[:-1]
     except FileMissing:
         lines = []
-    items: list[Any] = []
+    decoded_lines: list[Any] = []
     ends = [0]
     for number, line in enumerate(lines, 1):
         try:
-            items.append(msgspec.json.decode(line, type=header if header and number == 1 else entry))
+            decoded_lines.append(
+                msgspec.json.decode(line, type=header_type if header_type and number == 1 else entry_type)
+            )
         except UNREADABLE as error:
             raise SearchlabError(f"{path}, line {number} is damaged: {error}; remove the file") from None
         ends.append(ends[-1] + len(line) + 1)
-    if header is None:
-        return None, items, ends
-    return next(iter(items), None), items[1:], ends[1:] or [0]
+    if header_type is None:
+        return None, decoded_lines, ends
+    return next(iter(decoded_lines), None), decoded_lines[1:], ends[1:] or [0]
 
 
 class Journal(Generic[Entry]):
@@ -49,7 +53,7 @@ class Journal(Generic[Entry]):
 
     Args:
         path: The file, which is created if it does not exist.
-        entry: The type of the entries.
+        entry_type: The type of the entries.
         header: The first line of a new journal, or None if it has none.
 
     Attributes:
@@ -60,34 +64,36 @@ class Journal(Generic[Entry]):
         SearchlabError: If a line is damaged, the file cannot be written, or another process is writing it.
     """
 
-    def __init__(self, path: Path, entry: type[Entry], header: msgspec.Struct | None = None) -> None:
+    def __init__(self, path: Path, entry_type: type[Entry], header: msgspec.Struct | None = None) -> None:
         self.path = path
         self._file = LeasedFile(path)
         try:
-            self.header, self.entries, self._ends = read_journal(path, entry, type(header) if header else None)
+            self.header, self.entries, self._entry_ends = read_journal(
+                path, entry_type, type(header) if header else None
+            )
             if header is not None and self.header is None:
                 self.header = header
-                self._ends = [self._write(header, 0)]
+                self._entry_ends = [self._write(header, 0)]
         except BaseException:
             self._file.close()
             raise
 
     def append(self, entry: Entry) -> None:
         """Append an entry, and force it to disk."""
-        self._ends.append(self._write(entry, self._ends[-1]))
+        self._entry_ends.append(self._write(entry, self._entry_ends[-1]))
         self.entries.append(entry)
 
     def replace_last(self, entry: Entry) -> None:
         """Replace the last entry of a journal that has not been written since it was opened."""
-        self._ends.pop()
+        self._entry_ends.pop()
         self.entries.pop()
         self.append(entry)
 
     def close(self) -> None:
         self._file.close()
 
-    def _write(self, item: msgspec.Struct, start: int) -> int:
-        data = msgspec.json.encode(item) + b"\n"
-        self._file.write(data, start)
-        self._file.sync(start + len(data))
-        return start + len(data)
+    def _write(self, line: msgspec.Struct, position: int) -> int:
+        data = msgspec.json.encode(line) + b"\n"
+        self._file.write(data, position)
+        self._file.sync(position + len(data))
+        return position + len(data)

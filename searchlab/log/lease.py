@@ -15,10 +15,10 @@ from ..errors import SearchlabError
 from ..files import check_regular, make_write_error, open_file, sync_directory, temporary_path_of
 from ..machine.scratch import NO_LOCK_ERRORS
 
-LOCK_WAIT_SECONDS = 0.5
+LOCK_TIMEOUT = 0.5
 """How long to wait for a lock, in seconds, since :func:`is_locked` may hold it briefly."""
 
-PIECE = 1 << 26
+COPY_CHUNK_SIZE = 1 << 26
 """The number of bytes to copy at a time. Linux reads at most 2,147,479,552 at once, see read(2)."""
 
 
@@ -26,11 +26,11 @@ class LogBusy(SearchlabError):
     """Another process is writing the log."""
 
 
-class LogCut(SearchlabError):
+class LogTruncated(SearchlabError):
     """Another process has shortened the log that this process was writing."""
 
 
-class LogTaken(SearchlabError):
+class LogTakenOver(SearchlabError):
     """Another process has taken over the log that this process was writing."""
 
 
@@ -47,78 +47,82 @@ class LeasedFile:
         self._path = path
         with self._converting_errors():
             try:
-                self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
-                self._is_owner = True
+                self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+                self._has_created_file = True
             except FileExistsError:
-                self._file = os.open(path, os.O_RDWR)
-                self._is_owner = False
+                self._descriptor = os.open(path, os.O_RDWR)
+                self._has_created_file = False
             try:
-                check_regular(os.fstat(self._file), f"write the log {path}")
-                _lock(self._file)
-                self.size = os.fstat(self._file).st_size
-                if not self._exists():
+                check_regular(os.fstat(self._descriptor), f"write the log {path}")
+                _lock_if_supported(self._descriptor)
+                self.size = os.fstat(self._descriptor).st_size
+                if not self._is_in_place():
                     raise BlockingIOError  # another process has replaced or removed the file since it was opened
             except BlockingIOError:
-                os.close(self._file)
+                os.close(self._descriptor)
                 raise self._busy_error() from None
             except BaseException:
-                os.close(self._file)
+                os.close(self._descriptor)
                 raise
 
     def take_over(self, size: int) -> None:
         """Ensure that this process created the file, if necessary by copying the first ``size`` bytes of the original.
 
-        Raises LogBusy if the log has changed since it was opened, and LogTaken if another process has taken it over.
+        Raises LogBusy if the log has changed since it was opened, and LogTakenOver if another process replaced it.
         """
         with self._converting_errors():
-            exists = self._exists()
-            if self._is_owner:
-                if not exists:
-                    raise LogTaken(
+            is_in_place = self._is_in_place()
+            if self._has_created_file:
+                if not is_in_place:
+                    raise LogTakenOver(
                         f"another process has taken over the log {self._path}, or the log was moved; this run stops "
                         f"here, but no trial is lost; execute each run in only one place"
                     )
                 return
-            if not exists or os.fstat(self._file).st_size != self.size:
+            if not is_in_place or os.fstat(self._descriptor).st_size != self.size:
                 raise self._busy_error()
-            part = temporary_path_of(self._path)
-            new = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, os.fstat(self._file).st_mode & 0o777)
+            partial_path = temporary_path_of(self._path)
+            new_descriptor = os.open(
+                partial_path, os.O_RDWR | os.O_CREAT | os.O_EXCL, os.fstat(self._descriptor).st_mode & 0o777
+            )
             try:
-                _copy(self._file, new, size)
-                os.fsync(new)
-                _lock(new)
-                os.replace(part, os.path.realpath(self._path))
+                _copy(self._descriptor, new_descriptor, size)
+                os.fsync(new_descriptor)
+                _lock_if_supported(new_descriptor)
+                os.replace(partial_path, os.path.realpath(self._path))
             except BaseException:
-                os.close(new)
-                part.unlink(missing_ok=True)
+                os.close(new_descriptor)
+                partial_path.unlink(missing_ok=True)
                 raise
-            os.close(self._file)
-            self._file, self._is_owner = new, True
+            os.close(self._descriptor)
+            self._descriptor, self._has_created_file = new_descriptor, True
             sync_directory(self._path.parent)
 
-    def write(self, data: bytes, end: int) -> None:
-        """Write ``data`` after the file's first ``end`` bytes, discarding the rest.
+    def write(self, new_bytes: bytes, end_position: int) -> None:
+        """Write ``new_bytes`` after the file's first ``end_position`` bytes, discarding the rest.
 
         The call can be repeated after an interrupt or an error.
 
         Raises:
-            LogCut: If the file has become shorter.
-            LogBusy, LogTaken: See :meth:`take_over`.
+            LogTruncated: If the file has become shorter.
+            LogBusy, LogTakenOver: See :meth:`take_over`.
         """
         with self._converting_errors():
-            self.take_over(end)
-            self._check_size(end)
-            _write_at(self._file, data, end)
+            self.take_over(end_position)
+            self._check_size(end_position)
+            _write_at(self._descriptor, new_bytes, end_position)
 
-    def sync(self, end: int) -> None:
-        """Force the file to disk. Raises LogCut if it has become shorter than ``end`` bytes."""
+    def sync(self, end_position: int) -> None:
+        """Force the file to disk. Raises LogTruncated if it has become shorter than ``end_position`` bytes."""
         with self._converting_errors():
-            self._check_size(end)
-            os.fsync(self._file)
+            self._check_size(end_position)
+            os.fsync(self._descriptor)
 
-    def _check_size(self, end: int) -> None:
-        if (size := os.fstat(self._file).st_size) < end:
-            raise LogCut(f"the log {self._path} was cut to {size:,} bytes by another process while its run continued")
+    def _check_size(self, end_position: int) -> None:
+        if (size := os.fstat(self._descriptor).st_size) < end_position:
+            raise LogTruncated(
+                f"the log {self._path} was cut to {size:,} bytes by another process while its run continued"
+            )
 
     @contextmanager
     def _converting_errors(self) -> Iterator[None]:
@@ -129,15 +133,15 @@ class LeasedFile:
 
     def remove(self) -> None:
         """Remove the log if this process created it and no other process has taken it over."""
-        if self._is_owner and self._exists():
+        if self._has_created_file and self._is_in_place():
             self._path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        os.close(self._file)
+        os.close(self._descriptor)
 
-    def _exists(self) -> bool:
+    def _is_in_place(self) -> bool:
         try:
-            return os.path.samestat(os.stat(self._path), os.fstat(self._file))
+            return os.path.samestat(os.stat(self._path), os.fstat(self._descriptor))
         except FileNotFoundError:
             return False
 
@@ -145,26 +149,26 @@ class LeasedFile:
         return LogBusy(f"another process is writing {self._path}; wait for it to finish, or choose a different log")
 
 
-def _write_at(file: int, data: bytes, start: int) -> None:
-    count = 0
-    while count < len(data):
-        count += os.pwrite(file, data[count:], start + count)
+def _write_at(descriptor: int, data: bytes, position: int) -> None:
+    written_size = 0
+    while written_size < len(data):
+        written_size += os.pwrite(descriptor, data[written_size:], position + written_size)
 
 
 def _copy(source: int, target: int, size: int) -> None:
     """Copy the first ``size`` bytes of an open file to another. Raises OSError if there are fewer."""
-    position = 0
-    while position < size:
-        piece = os.pread(source, min(PIECE, size - position), position)
-        if not piece:
+    copied_size = 0
+    while copied_size < size:
+        chunk = os.pread(source, min(COPY_CHUNK_SIZE, size - copied_size), copied_size)
+        if not chunk:
             raise OSError(errno.EIO, "its end is missing")
-        _write_at(target, piece, position)
-        position += len(piece)
+        _write_at(target, chunk, copied_size)
+        copied_size += len(chunk)
 
 
 def lock(file: int | IO[bytes]) -> None:
     """Lock an open file until it is closed. Raises BlockingIOError if another process holds the lock."""
-    deadline = time.monotonic() + LOCK_WAIT_SECONDS
+    deadline = time.monotonic() + LOCK_TIMEOUT
     while True:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -175,7 +179,7 @@ def lock(file: int | IO[bytes]) -> None:
         time.sleep(0.01)
 
 
-def _lock(file: int | IO[bytes]) -> None:
+def _lock_if_supported(file: int | IO[bytes]) -> None:
     """Lock an open log if its file system supports locks."""
     try:
         lock(file)

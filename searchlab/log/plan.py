@@ -18,16 +18,16 @@ from ..files import FileMissing, open_file, read_text, write_file
 from ..schema import UNREADABLE
 from .budget import Budget
 
-PLAN = "plan.json"
+PLAN_FILE_NAME = "plan.json"
 """The name of the plan file."""
 
-TOML, JSON = "study-as-run.toml", "study-as-run.json"
+TOML_COPY_NAME, JSON_COPY_NAME = "study-as-run.toml", "study-as-run.json"
 """The names of the copy of a study file, and of a study created by a script. Do not use them for other files."""
 
-_LEVELS = 4
+_MAX_LEVELS = 4
 """The maximum number of levels of a study above its logs: RESULTS/workload/space/strategy/seed0.jsonl."""
 
-_LONGEST = 100_000
+_MAX_COPY_SIZE = 100_000
 """The maximum number of bytes that are read from a copy."""
 
 
@@ -100,18 +100,20 @@ class StudyPlan(msgspec.Struct, frozen=True):
     claims: tuple[Claim, ...] = ()
 
     @property
-    def by_log(self) -> Mapping[str, PlannedRun]:
+    def runs_by_log(self) -> Mapping[str, PlannedRun]:
         return {run.log: run for run in self.runs}
 
 
 def write_plan(directory: Path, runs: Sequence[PlannedRun], claims: Sequence[Claim] = ()) -> None:
     """Write the plan for ``runs`` to ``directory``. Raises SearchlabError if this fails."""
-    write_file(directory / PLAN, msgspec.json.encode(StudyPlan(1, tuple(runs), tuple(claims))), under=directory)
+    write_file(
+        directory / PLAN_FILE_NAME, msgspec.json.encode(StudyPlan(1, tuple(runs), tuple(claims))), under=directory
+    )
 
 
 def read_plan(directory: Path) -> StudyPlan | None:
     """Return the plan in ``directory``, or None if it does not exist. Raises SearchlabError if it is damaged."""
-    path = directory / PLAN
+    path = directory / PLAN_FILE_NAME
     try:
         return msgspec.json.decode(read_text(path, under=directory), type=StudyPlan)
     except FileMissing:
@@ -130,12 +132,17 @@ def write_study_copy(directory: Path, name: str, text: str) -> None:
 
 def read_study_copies(logs: Iterable[Path]) -> list[tuple[Path, str]]:
     """Return the path and text of each study copy in the directories above ``logs``, sorted by path."""
-    directories = {above for parent in {log.parent for log in logs} for above in [parent, *parent.parents][:_LEVELS]}
+    directories = {
+        above for parent in {log.parent for log in logs} for above in [parent, *parent.parents][:_MAX_LEVELS]
+    }
     study_files = sorted(
-        directory / name for directory in directories for name in (TOML, JSON) if (directory / name).is_file()
+        directory / name
+        for directory in directories
+        for name in (TOML_COPY_NAME, JSON_COPY_NAME)
+        if (directory / name).is_file()
     )
     texts = []
     for path in study_files:
         with suppress(OSError, SearchlabError), open_file(path, under=path.parent) as file:
-            texts.append((path, file.read(_LONGEST).decode("utf-8", errors="replace")))
+            texts.append((path, file.read(_MAX_COPY_SIZE).decode("utf-8", errors="replace")))
     return texts

@@ -21,7 +21,7 @@ from ..workload import program_hash
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
 
-SAMPLE = 16
+SAMPLE_SIZE = 16
 """The number of configs whose programs are compared before all times in a log or a table are used."""
 
 
@@ -50,13 +50,13 @@ def describe_program_change(measured_hash: str, built_hash: str, versions: Mappi
 
     ``built_hash`` is the hash of the program that the config builds now, or "" if it builds none.
     """
-    changes = version_changes(versions)
+    changes = list_version_changes(versions)
     cause = f"since then, these versions have changed: {', '.join(changes)}" if changes else "the space has changed"
     outcome = f"builds the program {built_hash}" if built_hash else "builds no program"
     return f"its config now {outcome}, but {measured_hash} was measured ({cause})"
 
 
-def version_changes(versions: Mapping[str, str]) -> list[str]:
+def list_version_changes(versions: Mapping[str, str]) -> list[str]:
     """Return the differences between recorded versions of libraries and the installed ones, as "name old -> new"."""
     installed = library_versions()
     changes = ((name, version, installed.get(name)) for name, version in versions.items())
@@ -68,28 +68,28 @@ def check_program(path: Path | str, trial: Trial, schedule: Schedule, versions: 
 
     ``versions`` are those of the libraries with which the programs of the log at ``path`` were last built.
     """
-    measured_hash = recorded_program(trial)
+    measured_hash = get_recorded_program(trial)
     if measured_hash and (built_hash := program_hash(schedule.mod)) != measured_hash:
         raise ChangedProgram(path, trial.index, measured_hash, built_hash, versions)
 
 
-def recorded_program(trial: Trial) -> str:
+def get_recorded_program(trial: Trial) -> str:
     """Return the hash of the trial's own program, or "" if it is unknown."""
     return "" if trial.measurement.nearest else trial.measurement.program
 
 
 def check_sample(path: Path | str, trials: Sequence[Trial], space: Space, versions: Mapping[str, str]) -> int:
-    """Check the programs of at most :data:`SAMPLE` of the ``trials`` with :func:`check_program`.
+    """Check the programs of at most :data:`SAMPLE_SIZE` of the ``trials`` with :func:`check_program`.
 
     The trials are drawn at random, but always the same; those without a recorded program are ignored. Returns the
     number of programs that were compared.
     """
-    with_programs = [trial for trial in trials if recorded_program(trial)]
-    indices = np.random.default_rng(0).permutation(len(with_programs))[:SAMPLE].tolist()
+    with_programs = [trial for trial in trials if get_recorded_program(trial)]
+    indices = np.random.default_rng(0).permutation(len(with_programs))[:SAMPLE_SIZE].tolist()
     for trial in (with_programs[index] for index in indices):
         try:
             schedule = space.schedule(trial.config)
         except Exception:  # a plug-in may raise any exception
-            raise ChangedProgram(path, trial.index, recorded_program(trial), "", versions) from None
+            raise ChangedProgram(path, trial.index, get_recorded_program(trial), "", versions) from None
         check_program(path, trial, schedule, versions)
     return len(indices)

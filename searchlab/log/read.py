@@ -1,6 +1,6 @@
 """Read logs: files in JSON Lines format, which may be compressed (``*.jsonl.gz``), or tables in Parquet files.
 
-All readers of lines use :func:`scan`. :func:`read_log` raises an error at the first problem, and
+All readers of lines use :func:`scan_lines`. :func:`read_log` raises an error at the first problem, and
 :func:`searchlab.log.writer.check_log` collects all problems. Reading a log never executes anything in it. For tables in
 Parquet files, see :mod:`searchlab.log.table`.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 import gzip
 import io
 import os
-import re
 import zlib
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,7 +23,7 @@ from ..errors import MAX_TEXT_LENGTH, SearchlabError, warn
 from ..files import check_unpacked, find_files, read_bytes, read_each
 from ..parquet import PARQUET
 from ..schema import UNREADABLE, drop_unknown_keys
-from .format import FORMAT_VERSION, Changed, Ended, Final, Header, Log, Record
+from .format import FORMAT_VERSION, Changed, Ended, Final, Header, Log, Record, parse_minor_version
 from .table import decode_header, decode_table
 
 T = TypeVar("T")
@@ -72,136 +71,130 @@ class Line(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         number: The line's number, from 1.
-        item: The line's content, or None if the line is damaged.
+        content: The line's content, or None if the line is damaged.
         problem: The message to print after "line 3: ", or "" if nothing is wrong.
-        torn: Whether the line is an incomplete last line, written when the run was killed.
-        unknown: A clause for each field that this version does not know and has ignored.
+        is_torn: Whether the line is an incomplete last line, written when the run was killed.
+        ignored_fields: A clause for each field that this version does not know and has ignored.
     """
 
     number: int
-    data: bytes
-    item: Header | Record | Final | Ended | Changed | UnknownLine | None
+    line_bytes: bytes
+    content: Header | Record | Final | Ended | Changed | UnknownLine | None
     problem: str = ""
-    torn: bool = False
-    unknown: tuple[str, ...] = ()
+    is_torn: bool = False
+    ignored_fields: tuple[str, ...] = ()
 
 
-def minor_version(version: Any) -> int | None:
-    """Return N if ``version`` is ``"1.N"``, or None if it cannot be read."""
-    match = re.fullmatch(r"1\.(0|[1-9][0-9]{0,8})", version) if isinstance(version, str) else None
-    return int(match[1]) if match else None
-
-
-def is_newer(header: Header) -> bool:
-    """Return whether the log's format is newer than this version's, so that it may contain unknown fields and lines."""
-    return (minor_version(header.searchlab_log) or 0) > (minor_version(FORMAT_VERSION) or 0)
-
-
-def scan(path: Path, data: bytes) -> Iterator[Line]:
-    """Yield every line of the log at ``path`` whose bytes are ``data``, with its problem if it has one.
+def scan_lines(path: Path, log_bytes: bytes) -> Iterator[Line]:
+    """Yield every line of the log at ``path`` whose bytes are ``log_bytes``, with its problem if it has one.
 
     Raises SearchlabError if the log is a damaged table.
     """
-    return _scan_table(path, data) if path.suffix == PARQUET else _scan_lines(data)
+    return _scan_table_lines(path, log_bytes) if path.suffix == PARQUET else _scan_json_lines(log_bytes)
 
 
-def _scan_table(path: Path, data: bytes) -> Iterator[Line]:
+def _scan_table_lines(path: Path, log_bytes: bytes) -> Iterator[Line]:
     try:
-        first, notes, trials = decode_table(path, data)
-        header, batch = header_line(first), -1
-        yield header
+        header_bytes, other_lines, trials = decode_table(path, log_bytes)
+        header_line, batch_number = decode_header_line(header_bytes), -1
+        yield header_line
         records = msgspec.convert(trials, list[Record])
         for record in records:
-            yield Line(record.index + 2, b"", record, _problem(record, batch))
-            batch = max(batch, record.batch or 0)
-        minor = minor_version(header.item.searchlab_log) if isinstance(header.item, Header) else None
-        for number, note in enumerate(msgspec.json.decode(notes, type=list[msgspec.Raw]), len(records) + 2):
-            item, unknown = _decode_known_fields(bytes(note), Final | Ended | Changed, minor or 0)
-            if not isinstance(item, UnknownLine):
-                _check_follows(item, min(item.trials, len(records)))
-            yield Line(number, bytes(note), item, unknown=unknown)
+            yield Line(record.index + 2, b"", record, _find_problem(record, batch_number))
+            batch_number = max(batch_number, record.batch or 0)
+        header = header_line.content
+        minor = parse_minor_version(header.searchlab_log) if isinstance(header, Header) else None
+        for number, line in enumerate(msgspec.json.decode(other_lines, type=list[msgspec.Raw]), len(records) + 2):
+            content, ignored_fields = _decode_known_fields(bytes(line), Final | Ended | Changed, minor or 0)
+            if not isinstance(content, UnknownLine):
+                _check_follows(content, min(content.trials, len(records)))
+            yield Line(number, bytes(line), content, ignored_fields=ignored_fields)
     except UNREADABLE as error:
         raise SearchlabError(f"cannot read the table {path}: it is damaged ({error}); download it again") from None
 
 
-def _scan_lines(data: bytes) -> Iterator[Line]:
-    *lines, torn_line = data.split(b"\n")
-    expected, damaged = 0, 0  # the next trial's index; the number of damaged lines since, each of which may be a trial
-    batch = minor = -1
-    for number, line in enumerate(lines, 1):
+def _scan_json_lines(log_bytes: bytes) -> Iterator[Line]:
+    *lines, incomplete_line = log_bytes.split(b"\n")
+    next_trial = 0
+    damaged_count = 0  # the number of damaged lines since the last trial, each of which may be a trial
+    batch_number = minor = -1
+    for number, line_bytes in enumerate(lines, 1):
         if number == 1:
-            header = header_line(line)
-            if isinstance(header.item, Header):
-                minor = minor_version(header.item.searchlab_log) or 0
-            yield header
+            header_line = decode_header_line(line_bytes)
+            if isinstance(header_line.content, Header):
+                minor = parse_minor_version(header_line.content.searchlab_log) or 0
+            yield header_line
             continue
-        unknown: tuple[str, ...] = ()
+        ignored_fields: tuple[str, ...] = ()
         try:
             try:
-                item: Record | Final | Ended | Changed | UnknownLine = _LINE_DECODER.decode(line)
+                content: Record | Final | Ended | Changed | UnknownLine = _LINE_DECODER.decode(line_bytes)
             except msgspec.ValidationError:
-                item, unknown = _decode_known_fields(line, _LineAfterHeader, minor)
-            if not isinstance(item, Record):
-                if not isinstance(item, UnknownLine):
-                    _check_follows(item, expected)
-                yield Line(number, line, item, unknown=unknown)
+                content, ignored_fields = _decode_known_fields(line_bytes, _LineAfterHeader, minor)
+            if not isinstance(content, Record):
+                if not isinstance(content, UnknownLine):
+                    _check_follows(content, next_trial)
+                yield Line(number, line_bytes, content, ignored_fields=ignored_fields)
                 continue
         except UNREADABLE as error:
-            damaged += 1
-            yield Line(number, line, None, f"it is damaged: {error}")
+            damaged_count += 1
+            yield Line(number, line_bytes, None, f"it is damaged: {error}")
             continue
-        problem = _problem(item, batch)
-        if not expected <= item.index <= expected + damaged:
-            problem = f"it contains trial {item.index} instead of trial {expected + damaged}"
+        problem = _find_problem(content, batch_number)
+        if not next_trial <= content.index <= next_trial + damaged_count:
+            problem = f"it contains trial {content.index} instead of trial {next_trial + damaged_count}"
         elif problem:
-            problem = "; ".join((problem, *unknown))
-        expected, damaged, batch = item.index + 1, 0, max(batch, item.batch or 0)
-        yield Line(number, line, item, problem, unknown=unknown)
-    if torn_line:
+            problem = "; ".join((problem, *ignored_fields))
+        next_trial, damaged_count, batch_number = content.index + 1, 0, max(batch_number, content.batch or 0)
+        yield Line(number, line_bytes, content, problem, ignored_fields=ignored_fields)
+    if incomplete_line:
         number = 1 + len(lines)
         remedy = "resuming the run discards it" if number > 1 else "the run rewrites it"
-        torn_header = None if number > 1 else header_line(torn_line).item
-        yield Line(number, torn_line, torn_header, f"it is incomplete: its end is missing; {remedy}", torn=True)
+        header = None if number > 1 else decode_header_line(incomplete_line).content
+        problem = f"it is incomplete: its end is missing; {remedy}"
+        yield Line(number, incomplete_line, header, problem, is_torn=True)
 
 
-def _problem(record: Record, batch: int) -> str:
+def _find_problem(record: Record, batch_number: int) -> str:
     """Return what is wrong with a trial that follows a trial of this batch, or "" if nothing is."""
-    if record.batch is not None and record.batch < batch:
-        return f"its batch is {record.batch}, after batch {batch}"
+    if record.batch is not None and record.batch < batch_number:
+        return f"its batch is {record.batch}, after batch {batch_number}"
     if not record.seconds and record.failure is None:
         return "the trial has neither times (seconds) nor a failure"
     return ""
 
 
-def _decode_known_fields(line: bytes, kind: Any, minor: int) -> tuple[Any, tuple[str, ...]]:
-    """Decode ``line`` as ``kind``, ignoring unknown fields, for each of which a clause is returned.
+def _decode_known_fields(line_bytes: bytes, line_type: Any, minor: int) -> tuple[Any, tuple[str, ...]]:
+    """Decode ``line_bytes`` as ``line_type``, ignoring unknown fields, for each of which a clause is returned.
 
     If ``minor``, the minor version of the log's format, is newer, a line may be of an unknown kind. Raises the errors
     in ``UNREADABLE``.
     """
-    data = msgspec.json.decode(line)
-    name = data.get("kind") if isinstance(data, dict) else None
-    if minor > (minor_version(FORMAT_VERSION) or 0) and isinstance(name, str) and name not in LINE_KINDS:
+    fields = msgspec.json.decode(line_bytes)
+    name = fields.get("kind") if isinstance(fields, dict) else None
+    if minor > (parse_minor_version(FORMAT_VERSION) or 0) and isinstance(name, str) and name not in LINE_KINDS:
         return UnknownLine(name), ()
-    known_fields, unknown = drop_unknown_keys(data, kind)
-    return msgspec.convert(known_fields, kind), unknown
+    known_fields, ignored_fields = drop_unknown_keys(fields, line_type)
+    return msgspec.convert(known_fields, line_type), ignored_fields
 
 
-def header_line(line: bytes) -> Line:
-    """Return the first line of a log, whose bytes are ``line``, with its problem if it has one."""
+def decode_header_line(line_bytes: bytes) -> Line:
+    """Return the first line of a log, whose bytes are ``line_bytes``, with its problem if it has one."""
     try:
-        fields = msgspec.json.decode(line)
+        fields = msgspec.json.decode(line_bytes)
         version = fields.get("searchlab_log") if isinstance(fields, dict) else None
         if version is None:
             return Line(
-                1, line, None, "it is not a header: the file is not a searchlab log, or its first line is missing"
+                1, line_bytes, None, "it is not a header: the file is not a searchlab log, or its first line is missing"
             )
-        if minor_version(version) is None:
-            return Line(1, line, None, f"its log format is {version!r}; this version of searchlab reads formats 1.x")
-        known_fields, unknown = drop_unknown_keys(fields, Header)
-        return Line(1, line, _check_bounds(msgspec.convert(known_fields, Header)), unknown=unknown)
+        if parse_minor_version(version) is None:
+            return Line(
+                1, line_bytes, None, f"its log format is {version!r}; this version of searchlab reads formats 1.x"
+            )
+        known_fields, ignored_fields = drop_unknown_keys(fields, Header)
+        return Line(1, line_bytes, _check_bounds(msgspec.convert(known_fields, Header)), ignored_fields=ignored_fields)
     except UNREADABLE as error:
-        return Line(1, line, None, f"the header is damaged: {error}")
+        return Line(1, line_bytes, None, f"the header is damaged: {error}")
 
 
 def _check_bounds(header: Header) -> Header:
@@ -231,15 +224,17 @@ def _check_plain(value: Any, depth: int = 0) -> None:
             _check_plain(item, depth + 1)
 
 
-def _check_follows(item: Final | Ended | Changed, trials: int) -> None:
-    """Raise msgspec.ValidationError if ``item`` cannot follow ``trials`` trials."""
-    if item.trials != trials:
-        raise msgspec.ValidationError(f"it follows {trials} trials, but refers to {item.trials} trials")
-    if not isinstance(item, Final):
+def _check_follows(line: Final | Ended | Changed, trial_count: int) -> None:
+    """Raise msgspec.ValidationError if ``line`` cannot follow the first ``trial_count`` trials."""
+    if line.trials != trial_count:
+        raise msgspec.ValidationError(f"it follows {trial_count} trials, but refers to {line.trials} trials")
+    if not isinstance(line, Final):
         return
-    if not item.finalists or not all(0 <= finalist.index < trials and finalist.seconds for finalist in item.finalists):
+    if not line.finalists or not all(
+        0 <= finalist.index < trial_count and finalist.seconds for finalist in line.finalists
+    ):
         raise msgspec.ValidationError("it lists no trials, a trial that does not precede it, or a trial without times")
-    if len({len(finalist.seconds) for finalist in item.finalists}) > 1:
+    if len({len(finalist.seconds) for finalist in line.finalists}) > 1:
         raise msgspec.ValidationError("its trials were not measured in the same rounds")
 
 
@@ -248,32 +243,34 @@ def read_log_bytes(path: Path, under: Path | None = None) -> bytes:
 
     Raises SearchlabError if the log cannot be read, is no regular file, is outside ``under``, or has too many lines.
     """
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    data = read_bytes(path, under=under, kind="the log", limit=memory // 2)
+    memory_size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    log_bytes = read_bytes(path, under=under, kind="the log", limit=memory_size // 2)
     if path.suffix == PARQUET:
-        return data
-    data = unpack(path, data) if path.suffix == ".gz" else data
-    if (lines := data.count(b"\n")) > MAX_LINES:
-        raise SearchlabError(f"cannot read the log {path}: it has {lines:,} lines, and at most {MAX_LINES:,} are read")
-    return b" " * len(BOM_UTF8) + data[len(BOM_UTF8) :] if data.startswith(BOM_UTF8) else data
+        return log_bytes
+    log_bytes = decompress_gzip(path, log_bytes) if path.suffix == ".gz" else log_bytes
+    if (line_count := log_bytes.count(b"\n")) > MAX_LINES:
+        raise SearchlabError(
+            f"cannot read the log {path}: it has {line_count:,} lines, and at most {MAX_LINES:,} are read"
+        )
+    return b" " * len(BOM_UTF8) + log_bytes[len(BOM_UTF8) :] if log_bytes.startswith(BOM_UTF8) else log_bytes
 
 
-def unpack(path: Path, data: bytes) -> bytes:
-    """Return the content of the gzip file at ``path``, whose bytes are ``data``.
+def decompress_gzip(path: Path, log_bytes: bytes) -> bytes:
+    """Return the content of the gzip file at ``path``, whose bytes are ``log_bytes``.
 
     Raises SearchlabError if the file is damaged, or too large; see :func:`~searchlab.files.check_unpacked`.
     """
-    pieces, size, line = [], 0, 0
+    chunks, size, line_length = [], 0, 0
     try:
-        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
-            while piece := file.read(1 << 20):
-                pieces.append(piece)
-                size += len(piece)
-                line = len(piece) - piece.rfind(b"\n") - 1 if b"\n" in piece else line + len(piece)
-                check_unpacked(path, len(data), size, line)
+        with gzip.GzipFile(fileobj=io.BytesIO(log_bytes)) as file:
+            while chunk := file.read(1 << 20):
+                chunks.append(chunk)
+                size += len(chunk)
+                line_length = len(chunk) - chunk.rfind(b"\n") - 1 if b"\n" in chunk else line_length + len(chunk)
+                check_unpacked(path, len(log_bytes), size, line_length)
     except (OSError, EOFError, zlib.error) as error:
         raise SearchlabError(f"cannot read {path}: the gzip file is damaged ({error}); download it again") from None
-    return b"".join(pieces)
+    return b"".join(chunks)
 
 
 def find_logs(path: Path) -> list[Path]:
@@ -306,11 +303,11 @@ def make_no_logs_error(paths: Iterable[Path]) -> SearchlabError:
 def read_header(path: str | Path) -> Header:
     """Read only a log's header. Raises SearchlabError in the same cases as :func:`read_log`."""
     path = Path(path)
-    data = read_log_bytes(path)
+    log_bytes = read_log_bytes(path)
     if path.suffix == PARQUET:
-        return _collect(path, [header_line(decode_header(path, data))], 0).header
-    first, ending, _ = data.partition(b"\n")
-    return decode_log(path, first + ending).header
+        return _collect_lines(path, [decode_header_line(decode_header(path, log_bytes))], 0).header
+    header_line, line_end, _ = log_bytes.partition(b"\n")
+    return decode_log(path, header_line + line_end).header
 
 
 def read_log(path: str | Path) -> Log:
@@ -330,45 +327,57 @@ def read_existing_log(path: Path) -> Log | None:
     """
     if path.suffix in (".gz", PARQUET) or not path.is_file():
         return None
-    data = read_log_bytes(path)
-    if b"\n" not in data and (data.startswith(HEADER_START) or HEADER_START.startswith(data)):
+    log_bytes = read_log_bytes(path)
+    if b"\n" not in log_bytes and (log_bytes.startswith(HEADER_START) or HEADER_START.startswith(log_bytes)):
         return None
-    return decode_log(path, data)
+    return decode_log(path, log_bytes)
 
 
-def decode_log(path: Path, data: bytes) -> Log:
-    """Decode the log whose bytes are ``data``. Raises SearchlabError at the first problem."""
+def decode_log(path: Path, log_bytes: bytes) -> Log:
+    """Decode the log whose bytes are ``log_bytes``. Raises SearchlabError at the first problem."""
     is_table = path.suffix == PARQUET
-    if not is_table and b'"searchlab_log"' not in data.partition(b"\n")[0] and not HEADER_START.startswith(data):
+    if (
+        not is_table
+        and b'"searchlab_log"' not in log_bytes.partition(b"\n")[0]
+        and not HEADER_START.startswith(log_bytes)
+    ):
         raise SearchlabError(
             f'{path} is not a searchlab log: its first line has no "searchlab_log"; convert the files of other tuners '
             f"with `searchlab import`"
         )
-    return _collect(path, scan(path, data), len(data) if is_table else data.rfind(b"\n") + 1)
+    return _collect_lines(path, scan_lines(path, log_bytes), len(log_bytes) if is_table else log_bytes.rfind(b"\n") + 1)
 
 
-def _collect(path: Path, lines: Iterable[Line], size: int) -> Log:
+def _collect_lines(path: Path, lines: Iterable[Line], size: int) -> Log:
     records: list[Record] = []
     changes: list[Changed] = []
-    latest: dict[type, Any] = {}  # the latest line of each other kind
+    latest_by_type: dict[type, Any] = {}  # of the lines that are neither trials nor changes
     unknown_fields: list[str] = []
     for line in lines:
-        if line.torn:
+        if line.is_torn:
             break
         if line.problem:
             raise SearchlabError(f"{path}, line {line.number}: {line.problem}")
-        unknown_fields += [f"line {line.number}: {clause}" for clause in line.unknown]
-        if type(line.item) is Record:
-            records.append(line.item)
-        elif isinstance(line.item, Changed):
-            changes.append(line.item)
-        elif not isinstance(line.item, UnknownLine):
-            latest[type(line.item)] = line.item
-    if Header not in latest:
+        unknown_fields += [f"line {line.number}: {clause}" for clause in line.ignored_fields]
+        if type(line.content) is Record:
+            records.append(line.content)
+        elif isinstance(line.content, Changed):
+            changes.append(line.content)
+        elif not isinstance(line.content, UnknownLine):
+            latest_by_type[type(line.content)] = line.content
+    if Header not in latest_by_type:
         raise SearchlabError(f"{path} has no header yet, so it cannot be read")
-    header = latest[Header]
-    if unknown_fields and not is_newer(header):
+    header = latest_by_type[Header]
+    if unknown_fields and not header.has_newer_format:
         more = f" (and {len(unknown_fields) - 1} more)" if len(unknown_fields) > 1 else ""
         warn(f"{path}, {unknown_fields[0]}; it is ignored{more}")
-    final, ended = (note if note and note.trials == len(records) else None for note in map(latest.get, (Final, Ended)))
-    return Log(path, header, tuple(records), final, ended, tuple(changes), size)
+    final, ended = latest_by_type.get(Final), latest_by_type.get(Ended)
+    return Log(
+        path,
+        header,
+        tuple(records),
+        final if final and final.trials == len(records) else None,
+        ended if ended and ended.trials == len(records) else None,
+        tuple(changes),
+        size,
+    )

@@ -18,10 +18,10 @@ from ..space import SPACES, Config, Space
 from ..target import resolve_target
 from ..units import value_of_cost
 from ..workload import Workload
-from .columns import Columns, Texts
+from .columns import Columns, ConfigTexts
 from .format import Log, workload_of
-from .frames import study_frame, trial_frame
-from .programs import check_program, check_sample, recorded_program
+from .frames import make_study_frame, make_trial_frame
+from .programs import check_program, check_sample, get_recorded_program
 from .read import read_log
 from .reliability import find_best_trial
 
@@ -165,7 +165,7 @@ class Result:
         with SPACES.convert_errors(type(space), "schedule"):
             schedule = space.schedule(trial.config)
         check_program(self.log.path, trial, schedule, self.log.versions)
-        if not recorded_program(trial) and trial.measurement.failure is None:
+        if not get_recorded_program(trial) and trial.measurement.failure is None:
             reason = (
                 "its time is that of the nearest config in a table, not of this program"
                 if trial.measurement.nearest
@@ -191,7 +191,7 @@ class Result:
         ``gflops_retimed`` if the run has finalists. ``failure`` and knobs with string values are categorical; knobs
         with lists or mixed types are objects.
         """
-        return trial_frame(Columns.from_log(self.log, {}))
+        return make_trial_frame(Columns.from_log(self.log, {}))
 
     def __repr__(self) -> str:
         log, header = self.log, self.log.header
@@ -200,7 +200,7 @@ class Result:
 
     def _repr_html_(self) -> str:
         log, header = self.log, self.log.header
-        trials, failures = _counts(log)
+        trials, failures = _count_trials(log)
         facts: dict[str, object] = {
             "workload": header.workload,
             "space": header.space_name,
@@ -208,7 +208,7 @@ class Result:
             "seed": header.seed,
             "trials": f"{trials}, {failures} failed" if failures else trials,
             "best": "no success yet",
-            "seconds charged": f"{log.elapsed[-1]:.1f}" if log.records else "",
+            "seconds charged": f"{log.elapsed_seconds[-1]:.1f}" if log.records else "",
             "log": log.path,
         }
         if np.isfinite(log.costs).any():
@@ -236,8 +236,8 @@ class Results(list[Result]):
         :meth:`Result.to_frame`. All identifying columns except ``batch`` and ``seed`` are categorical: before pandas 3,
         pass ``observed=True`` to ``groupby`` if you group by several of them. Knobs that a space does not have are NaN.
         """
-        texts: Texts = {}
-        return study_frame([Columns.from_log(result.log, texts) for result in self])
+        texts: ConfigTexts = {}
+        return make_study_frame([Columns.from_log(result.log, texts) for result in self])
 
     def _repr_html_(self) -> str:
         """Return an HTML table with a row for each workload, space and strategy."""
@@ -249,7 +249,7 @@ class Results(list[Result]):
         for (workload, space, strategy), logs in list(groups.items())[:_MAX_ROWS]:
             lowest = min((float(log.costs.min()) for log in logs if log.records), default=np.inf)
             best = format_speed(logs[0].flops / lowest / 1e9, logs[0].unit) if np.isfinite(lowest) else "no success yet"
-            trials, failures = (sum(counts) for counts in zip(*map(_counts, logs), strict=True))
+            trials, failures = (sum(counts) for counts in zip(*map(_count_trials, logs), strict=True))
             rows.append((workload, space, strategy, len(logs), trials, failures, best))
         hidden_rows = len(groups) - len(rows)
         more = f"; {hidden_rows} more rows are not shown; use to_frame()" if hidden_rows else ""
@@ -261,7 +261,7 @@ _MAX_ROWS = 50
 """The maximum number of rows that a notebook shows for Results."""
 
 
-def _counts(log: Log) -> tuple[int, int]:
+def _count_trials(log: Log) -> tuple[int, int]:
     """Return the number of trials, and the number of failed trials."""
     return len(log.records), sum(record.failure is not None for record in log.records)
 

@@ -28,18 +28,17 @@ from .format import (
     Record,
     computation_of,
 )
-from .lease import LeasedFile, LogBusy, LogCut, is_locked
+from .lease import LeasedFile, LogBusy, LogTruncated, is_locked
 from .read import (
     LINE_KINDS,
     WRITABLE_SUFFIX,
     Line,
     UnknownLine,
-    header_line,
-    is_newer,
+    decode_header_line,
     read_existing_log,
     read_log,
     read_log_bytes,
-    scan,
+    scan_lines,
 )
 from .table import encode_table
 
@@ -62,20 +61,20 @@ class LogWriter(AbstractContextManager["LogWriter"]):
             differs from ``header`` in one of the :data:`~searchlab.log.format.IDENTITY_FIELDS` fields.
     """
 
-    def __init__(self, path: str | Path, header: Header, durable: bool = True, existing: Log | None = None) -> None:
+    def __init__(self, path: str | Path, header: Header, durable: bool = True, existing_log: Log | None = None) -> None:
         """Open the log.
 
         Args:
             path: The path of the log.
             header: The header of the run.
             durable: Whether to write every record immediately, and to force the log to disk.
-            existing: The log's content, if it has already been read. It is read again if the file's size has changed.
+            existing_log: The log's content, if it has already been read. It is read again if its size has changed.
         """
         self.path = Path(path)
-        self._durable = durable
-        self._lines: list[bytes] = []
+        self._is_durable = durable
+        self._unwritten_lines: list[bytes] = []
         self._new_records: list[Record] = []
-        self._process = os.getpid()
+        self._process_id = os.getpid()
         if self.path.suffix != WRITABLE_SUFFIX:
             unpack = ", or unpack the log with gunzip" if self.path.suffix == ".gz" else ""
             raise SearchlabError(
@@ -88,56 +87,56 @@ class LogWriter(AbstractContextManager["LogWriter"]):
             raise make_write_error(self.path, error) from None
         self._file = LeasedFile(self.path)
         try:
-            self._open(header, existing)
+            self._open(header, existing_log)
         except BaseException:
             self._file.close()
             raise
 
-    def _open(self, header: Header, existing: Log | None) -> None:
-        if self._file.size != (existing.size if existing else 0):  # not read yet, or changed since
-            existing = read_existing_log(self.path)
-        self._created = existing is None
-        log = existing or Log(self.path, header, ())
+    def _open(self, header: Header, existing_log: Log | None) -> None:
+        if self._file.size != (existing_log.size if existing_log else 0):  # not read yet, or changed since
+            existing_log = read_existing_log(self.path)
+        self._has_created_log = existing_log is None
+        log = existing_log or Log(self.path, header, ())
         self.header, self.records, self.final, self.ended = log.header, log.records, log.final, log.ended
-        self._changes, self._end = log.changes, log.size
-        if existing is None:
+        self._changes, self._end_position = log.changes, log.size
+        if existing_log is None:
             line = encode_line(self.path, header)
-            if problem := header_line(line).problem:
+            if problem := decode_header_line(line).problem:
                 raise SearchlabError(f"cannot write the log {self.path}, because it could not be read again: {problem}")
-            self._lines.append(line)
+            self._unwritten_lines.append(line)
             self.sync()
             return
-        check_identity(self.path, existing.header, header)
-        if existing.size < self._file.size:  # the last line is incomplete
-            self._file.take_over(existing.size)
+        check_identity(self.path, existing_log.header, header)
+        if existing_log.size < self._file.size:  # the last line is incomplete
+            self._file.take_over(existing_log.size)
 
     @property
     def log(self) -> Log:
         """The complete log, including all appended records."""
         records = (*self.records, *self._new_records)
-        return Log(self.path, self.header, records, self.final, self.ended, self._changes, self._end)
+        return Log(self.path, self.header, records, self.final, self.ended, self._changes, self._end_position)
 
-    def append(self, record: Record | Final | Ended | Changed) -> None:
+    def append(self, line: Record | Final | Ended | Changed) -> None:
         self._check_process()
-        if isinstance(record, Record):
-            record = _with_batch(self.path, self.header, record)
-        self._lines.append(encode_line(self.path, record))
-        if isinstance(record, Final):
-            self.final = record
-        elif isinstance(record, Ended):
-            self.ended = record
-        elif isinstance(record, Changed):
-            self._changes = (*self._changes, record)
+        if isinstance(line, Record):
+            line = _add_batch_number(self.path, self.header, line)
+        self._unwritten_lines.append(encode_line(self.path, line))
+        if isinstance(line, Final):
+            self.final = line
+        elif isinstance(line, Ended):
+            self.ended = line
+        elif isinstance(line, Changed):
+            self._changes = (*self._changes, line)
         else:
             self.final, self.ended = None, None
-            self._new_records.append(record)
-        if not isinstance(record, Record):
+            self._new_records.append(line)
+        if not isinstance(line, Record):
             self.sync()
-        elif self._durable:
+        elif self._is_durable:
             self._write()
 
     def _check_process(self) -> None:
-        if os.getpid() != self._process:
+        if os.getpid() != self._process_id:
             raise SearchlabError(
                 f"cannot write the log {self.path}: this process is a fork of the process that writes it; a policy "
                 f"that forks must end its child process with os._exit before returning"
@@ -145,59 +144,59 @@ class LogWriter(AbstractContextManager["LogWriter"]):
 
     def _write(self) -> None:
         self._check_process()
-        data = b"".join(line + b"\n" for line in self._lines)
+        data = b"".join(line + b"\n" for line in self._unwritten_lines)
         if data:  # if this is interrupted at any point, the same bytes are written to the same position again
             with self._saving_trials():
-                self._file.write(data, self._end)
-        self._end, self._lines = self._end + len(data), []
+                self._file.write(data, self._end_position)
+        self._end_position, self._unwritten_lines = self._end_position + len(data), []
 
     def sync(self) -> None:
         """Write the appended records, and force a durable log to disk. Call this once per batch."""
         self._write()
-        if self._durable:
+        if self._is_durable:
             with self._saving_trials():
-                self._file.sync(self._end)
+                self._file.sync(self._end_position)
 
     @contextmanager
     def _saving_trials(self) -> Iterator[None]:
         """Save all trials in another log if this one has been cut."""
         try:
             yield
-        except LogCut as error:
-            self._lines = []
-            copy = find_unused_path(self.path, ".saved", WRITABLE_SUFFIX)
-            write_log(copy, self.log)
-            raise LogCut(
-                f"{error}; all {len(self.log.records):,} trials are in {copy}: rename it to continue"
+        except LogTruncated as error:
+            self._unwritten_lines = []
+            copy_path = find_unused_path(self.path, ".saved", WRITABLE_SUFFIX)
+            write_log(copy_path, self.log)
+            raise LogTruncated(
+                f"{error}; all {len(self.log.records):,} trials are in {copy_path}: rename it to continue"
             ) from None
 
     def close(self) -> None:
         try:
-            if os.getpid() == self._process:
+            if os.getpid() == self._process_id:
                 self._write()
         finally:
             self._file.close()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind and self._created and not (self._new_records or self.ended) and os.getpid() == self._process:
+        if kind and self._has_created_log and not (self._new_records or self.ended) and os.getpid() == self._process_id:
             self._file.remove()  # while it is still locked
         self.close()
 
 
-def find_unused_path(path: Path, mark: str, ending: str) -> Path:
-    """Return a path for a file that does not exist yet, next to ``path``: its stem, ``mark``, a number, ``ending``."""
-    paths = (path.with_name(f"{path.stem}{mark}-{number}{ending}") for number in itertools.count(1))
-    return next(unused for unused in paths if not os.path.lexists(unused))
+def find_unused_path(path: Path, infix: str, suffix: str) -> Path:
+    """Return a path for a file that does not exist yet, next to ``path``: its stem, ``infix``, a number, ``suffix``."""
+    paths = (path.with_name(f"{path.stem}{infix}-{number}{suffix}") for number in itertools.count(1))
+    return next(unused_path for unused_path in paths if not os.path.lexists(unused_path))
 
 
-def encode_line(path: Path, item: Header | Record | Final | Ended | Changed) -> bytes:
-    """Return ``item`` as a line of the log at ``path``. Raises SearchlabError if no log can contain it."""
-    with _reporting_values(path):
-        return msgspec.json.encode(item)
+def encode_line(path: Path, line: Header | Record | Final | Ended | Changed) -> bytes:
+    """Encode a line of the log at ``path``. Raises SearchlabError if no log can contain it."""
+    with _converting_errors(path):
+        return msgspec.json.encode(line)
 
 
 @contextmanager
-def _reporting_values(path: Path) -> Iterator[None]:
+def _converting_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except (TypeError, ValueError, OverflowError) as error:
@@ -207,7 +206,7 @@ def _reporting_values(path: Path) -> Iterator[None]:
         ) from None
 
 
-def _with_batch(path: Path, header: Header, record: Record) -> Record:
+def _add_batch_number(path: Path, header: Header, record: Record) -> Record:
     """Return ``record`` with the number of its batch. Raises SearchlabError if one of its times is negative."""
     if (seconds := min(getattr(record, name) for name in SPENT_FIELDS)) < 0:
         raise SearchlabError(f"cannot write the log {path}: trial {record.index} has an invalid time of {seconds:g} s")
@@ -229,13 +228,16 @@ def encode_log(path: Path, log: Log) -> bytes:
 
     Raises SearchlabError if the log cannot be written.
     """
-    records = [_with_batch(path, log.header, record) for record in log.records]
-    notes: list[Record | Final | Ended | Changed] = [*log.changes, *(note for note in (log.final, log.ended) if note)]
+    records = [_add_batch_number(path, log.header, record) for record in log.records]
+    last_lines = [line for line in (log.final, log.ended) if line]
+    other_lines: list[Record | Final | Ended | Changed] = [*log.changes, *last_lines]
     if path.suffix == PARQUET:
-        with _reporting_values(path):
-            return encode_table(msgspec.json.encode(log.header), msgspec.json.encode(notes), records)
-    items = sorted([*notes, *records], key=lambda item: item.index + 0.5 if isinstance(item, Record) else item.trials)
-    data = b"".join(encode_line(path, item) + b"\n" for item in (log.header, *items))
+        with _converting_errors(path):
+            return encode_table(msgspec.json.encode(log.header), msgspec.json.encode(other_lines), records)
+    lines = sorted(
+        [*other_lines, *records], key=lambda line: line.index + 0.5 if isinstance(line, Record) else line.trials
+    )
+    data = b"".join(encode_line(path, line) + b"\n" for line in (log.header, *lines))
     return gzip.compress(data, mtime=0) if path.suffix == ".gz" else data
 
 
@@ -258,9 +260,9 @@ def move_aside(path: Path) -> Path:
     """
     if is_locked(path):
         raise LogBusy(f"another process is writing {path}; wait for it to finish before you discard it")
-    target = find_unused_path(path, f"{path.suffix}.discarded", "")
-    path.rename(target)
-    return target
+    new_path = find_unused_path(path, f"{path.suffix}.discarded", "")
+    path.rename(new_path)
+    return new_path
 
 
 def describe_remedies(header: Header) -> str:
@@ -269,27 +271,28 @@ def describe_remedies(header: Header) -> str:
     return f"{other}, or pass --discard (in Python, discard=True), which moves the old log aside and starts again"
 
 
-def check_identity(path: Path, old: Header, new: Header) -> None:
-    """Raise OtherRun if the log at ``path`` with the header ``old`` does not belong to the run with ``new``."""
-    if is_newer(old):
+def check_identity(path: Path, old_header: Header, new_header: Header) -> None:
+    """Raise OtherRun if the log at ``path`` with ``old_header`` does not belong to the run with ``new_header``."""
+    if old_header.has_newer_format:
         raise OtherRun(
-            f"{path} has the log format {old.searchlab_log}, which is read-only here: this version of searchlab writes "
-            f"format {FORMAT_VERSION}",
+            f"{path} has the log format {old_header.searchlab_log}, which is read-only here: this version of searchlab "
+            f"writes format {FORMAT_VERSION}",
             "choose a different log file",
         )
     for name in IDENTITY_FIELDS:
-        old_value, new_value = (msgspec.to_builtins(getattr(header, name)) for header in (old, new))
+        old_value, new_value = (msgspec.to_builtins(getattr(header, name)) for header in (old_header, new_header))
         if old_value != new_value:
-            entry = _ENTRIES.get(name)
-            remedies = f"give that {entry} a new label, " if new.label and entry else "start the same run as before, "
+            entry_kind = _ENTRY_KIND_BY_FIELD.get(name)
+            can_relabel = new_header.label and entry_kind
+            remedies = f"give that {entry_kind} a new label, " if can_relabel else "start the same run as before, "
             raise OtherRun(
                 f"{path} belongs to a different run: its {name} is {_format_value(old_value)}, not "
                 f"{_format_value(new_value)}",
-                remedies + describe_remedies(new),
+                remedies + describe_remedies(new_header),
             )
 
 
-_ENTRIES = {
+_ENTRY_KIND_BY_FIELD = {
     **dict.fromkeys(("policy", "cost_model", "features", "batch", "warm_start", "starts"), "policy"),
     "space": "space",
 }
@@ -300,13 +303,13 @@ def _format_value(value: Any) -> str:
     return value if isinstance(value, str) and value else msgspec.json.encode(value).decode()
 
 
-def compress(log: Path, to: Path) -> None:
-    """Write ``log`` to ``to`` (``*.parquet`` or ``*.gz``) and remove ``log``. Equal logs yield equal files."""
+def compress_log(log_path: Path, new_path: Path) -> None:
+    """Write a log to ``new_path`` (``*.parquet`` or ``*.gz``) and remove the original. Equal logs yield equal files."""
     try:
-        write_log(to, read_log(log))
+        write_log(new_path, read_log(log_path))
     except SearchlabError as error:
-        raise SearchlabError(f"{error}; the complete log remains at {log}") from None
-    log.unlink()
+        raise SearchlabError(f"{error}; the complete log remains at {log_path}") from None
+    log_path.unlink()
 
 
 @dataclass(frozen=True)
@@ -316,46 +319,48 @@ class LogCheck:
     Attributes:
         path: The path of the log.
         problems: The damaged lines, and those with fields or of kinds that the log's format does not define.
-        trials: The number of trials before the first damaged line.
-        intact: The number of lines before the first damaged line.
-        damaged: Whether any line is damaged, so that the run can be resumed only from the intact lines.
-        notes: A sentence for each kind of line and each field of a newer format that this version does not know.
+        trial_count: The number of trials before the first damaged line.
+        intact_line_count: The number of lines before the first damaged line.
+        is_damaged: Whether any line is damaged, so that the run can be resumed only from the intact lines.
+        newer_features: A clause for each kind of line and each field of a newer format that this version does not know.
     """
 
     path: Path
     problems: tuple[Line, ...]
-    trials: int
-    intact: int
-    damaged: bool = False
-    notes: tuple[str, ...] = ()
+    trial_count: int
+    intact_line_count: int
+    is_damaged: bool = False
+    newer_features: tuple[str, ...] = ()
 
 
 def check_log(path: Path) -> LogCheck:
     """Find all problems in the log at ``path``. Raises SearchlabError if the file cannot be read."""
     problems: list[Line] = []
-    notes: dict[str, None] = {}
-    trials = intact = 0
-    newer = damaged = False
-    for line in scan(path, read_log_bytes(path)):
-        if isinstance(line.item, Header):
-            newer = is_newer(line.item)
+    newer_features: dict[str, None] = {}
+    trial_count = intact_line_count = 0
+    has_newer_format = is_damaged = False
+    for line in scan_lines(path, read_log_bytes(path)):
+        if isinstance(line.content, Header):
+            has_newer_format = line.content.has_newer_format
             try:
-                computation_of(line.item)
+                computation_of(line.content)
             except SearchlabError as error:
                 line = msgspec.structs.replace(line, problem=f"the header is damaged: {error}")
-        unknown = line.unknown
-        if isinstance(line.item, UnknownLine):
-            unknown = (f"unknown kind of line {line.item.kind!r}{did_you_mean(line.item.kind, LINE_KINDS)}",)
-        damaged = damaged or bool(line.problem)
-        if newer:
-            notes |= dict.fromkeys(clause.partition(";")[0] for clause in unknown)
-        elif unknown and not line.problem:
-            line = msgspec.structs.replace(line, problem="; ".join(unknown))
+        ignored_fields = line.ignored_fields
+        if isinstance(line.content, UnknownLine):
+            ignored_fields = (
+                f"unknown kind of line {line.content.kind!r}{did_you_mean(line.content.kind, LINE_KINDS)}",
+            )
+        is_damaged = is_damaged or bool(line.problem)
+        if has_newer_format:
+            newer_features |= dict.fromkeys(clause.partition(";")[0] for clause in ignored_fields)
+        elif ignored_fields and not line.problem:
+            line = msgspec.structs.replace(line, problem="; ".join(ignored_fields))
         if line.problem:
             problems.append(line)
-        if not damaged:
-            trials += isinstance(line.item, Record)
-            intact = line.number
-    if not problems and not intact:
+        if not is_damaged:
+            trial_count += isinstance(line.content, Record)
+            intact_line_count = line.number
+    if not problems and not intact_line_count:
         problems.append(Line(1, b"", None, "the log is empty: it has no header yet"))
-    return LogCheck(path, tuple(problems), trials, intact, damaged, tuple(notes))
+    return LogCheck(path, tuple(problems), trial_count, intact_line_count, is_damaged, tuple(newer_features))

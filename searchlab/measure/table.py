@@ -21,7 +21,7 @@ from ..arrays import Floats
 from ..costmodel.features import MAX_CACHED_ROWS, ScheduledFeatures, make_features
 from ..errors import SearchlabError, UnsupportedWorkload, warn
 from ..log.format import Header, Record
-from ..log.programs import SAMPLE, ChangedProgram, check_sample
+from ..log.programs import SAMPLE_SIZE, ChangedProgram, check_sample
 from ..log.read import find_logs, read_header, read_log, read_logs_in
 from ..machine.host import own_cores
 from ..plugins import Plugin, iterate_functions
@@ -297,7 +297,7 @@ class TableMeasurer(Measurer):
         header, table_name = self._headers_by_path[paths[0]], self.settings.name or str(paths[0])
         is_verified = True
         try:
-            is_verified = check_sample(table_name, list(table.sample_trials(SAMPLE)), space, header.versions) > 0
+            is_verified = check_sample(table_name, list(table.sample_trials(SAMPLE_SIZE)), space, header.versions) > 0
         except ChangedProgram as error:
             if not self.settings.name:
                 raise

@@ -31,7 +31,7 @@ from ..run.execute import warn_of_a_busy_machine
 from ..run.loop import RunLoop
 from ..run.measurers import MeasurerCache
 from ..run.open import open_runs
-from ..run.plan import SPACES_TRIED, OnChargedTrial, Run, plan_run
+from ..run.plan import DEFAULT_SPACES, OnChargedTrial, Run, plan_run
 from ..run.progress import RunProgress, open_progress
 from ..run.strategy import SpaceChoice, Strategy
 from ..run.warm_start import EarlierRuns, Source
@@ -126,7 +126,7 @@ def tune_model(
     out: str | Path,
     trials: Trials,
     scheduler: PluginSpec = "gradient",
-    space: PluginSpec | Sequence[PluginSpec] = SPACES_TRIED,
+    space: PluginSpec | Sequence[PluginSpec] = DEFAULT_SPACES,
     policy: PluginSpec = "evolutionary-model",
     cost_model: PluginSpec | None = None,
     features: str | None = None,
@@ -153,7 +153,7 @@ def tune_model(
         trials: The total number of trials for all tasks; at least one batch for each task.
         scheduler: The scheduler: a registered name, or a mapping ``{"name": ..., "options": {...}}``.
         space: One or more spaces. Each task is searched in the first of them that has programs for it; a task for which
-            none has programs is not tuned. The default is :data:`SPACES_TRIED`.
+            none has programs is not tuned. The default is :data:`DEFAULT_SPACES`.
         policy: The policy of each run.
         cost_model: The cost model, as in :func:`~searchlab.run.tune.tune`.
         features: The features, as in :func:`~searchlab.run.tune.tune`.

@@ -153,7 +153,7 @@ class Dispatch:
         self._executor = executor
         self._pending_runs = [PendingRun(run) for run in runs]
         self._on_run = on_run
-        folder = Path(os.path.commonpath([run.log.absolute().parent for run in runs]))
+        folder = Path(os.path.commonpath([run.log_path.absolute().parent for run in runs]))
         folder.mkdir(parents=True, exist_ok=True)
         self._shared_folder = ScratchFolder(str(folder), ".shared-")
         self._context = StudyContext(
@@ -211,17 +211,14 @@ class Dispatch:
         return 1 if self._is_sequential else 2 * self._count_jobs()
 
     def _submit(self, batch: list[PendingRun]) -> None:
-        runs = [
-            replace(pending_run.run, log=pending_run.run.log.absolute(), existing_log=None) for pending_run in batch
-        ]
-        travelling_logs = [
-            read_log_bytes(run.log) if run.log.is_file() and not self._executor.shares_logs else None for run in runs
-        ]
+        runs = [pending_run.run for pending_run in batch]
+        runs = [replace(run, log_path=run.log_path.absolute(), existing_log=None) for run in runs]
+        logs: list[bytes | None] = [None] * len(runs)
+        if not self._executor.shares_logs:
+            logs = [read_log_bytes(run.log_path) if run.log_path.is_file() else None for run in runs]
         try:
             with EXECUTORS.convert_errors(type(self._executor), "submit"):
-                future = self._executor.submit(
-                    execute_in_worker, self._context, cloudpickle.dumps(runs), travelling_logs
-                )
+                future = self._executor.submit(execute_in_worker, self._context, cloudpickle.dumps(runs), logs)
                 if not isinstance(future, Future):
                     raise TypeError(f"it returned {future!r} instead of a concurrent.futures.Future")
         except SearchlabError as error:
@@ -263,7 +260,7 @@ class Dispatch:
 
     def _resubmit(self, pending_run: PendingRun, error: SearchlabError) -> Outcomes:
         """Resubmit a lost run after all others, or yield the run and the reason why it is not resubmitted."""
-        size = _read_size(pending_run.run.log)
+        size = _read_size(pending_run.run.log_path)
         pending_run.loss_count = 1 if size > pending_run.size_at_loss else pending_run.loss_count + 1
         pending_run.size_at_loss = size
         if pending_run.loss_count < MAX_LOSSES and not _is_broken(error):
@@ -279,7 +276,7 @@ class Dispatch:
             if outcome.log_bytes is not None:
                 _replace_log(pending_run.run, outcome.log_bytes)
             if not outcome.traceback_text:
-                log = read_log(pending_run.run.log)
+                log = read_log(pending_run.run.log_path)
                 self._end_run(pending_run, log)
                 return log
             failure = SearchlabError(outcome.error_text or outcome.traceback_text.strip().splitlines()[-1])
@@ -305,13 +302,13 @@ class Dispatch:
         if self._uses_tables:
             return
         for pending_run in submitted_runs:
-            size = _read_size(pending_run.run.log)
+            size = _read_size(pending_run.run.log_path)
             needs_job = pending_run.job < 0
             if size == pending_run.checked_size or (needs_job and free_jobs <= 0):
                 continue
             pending_run.checked_size = size
             try:
-                log = read_existing_log(pending_run.run.log)
+                log = read_existing_log(pending_run.run.log_path)
             except SearchlabError:  # reported when the run ends
                 continue
             if log is not None and (
@@ -336,7 +333,7 @@ class Dispatch:
         if pending_run.on_trial is not None:
             for record in new_records:
                 replayed = record.index < pending_run.replayed_trial_count
-                pending_run.on_trial(record.trial, replayed, float(log.elapsed[record.index]))
+                pending_run.on_trial(record.trial, replayed, float(log.elapsed_seconds[record.index]))
 
 
 def _is_broken(error: BaseException | None) -> bool:
@@ -353,24 +350,24 @@ def _read_size(path: Path) -> int:
         return 0
 
 
-def _continues_log(path: Path, data: bytes) -> bool:
-    """Return whether ``data`` begins with the complete lines of the log at ``path``."""
-    log_bytes = read_log_bytes(path)
-    return data.startswith(log_bytes[: log_bytes.rfind(b"\n") + 1])
+def _continues_log(log_path: Path, new_bytes: bytes) -> bool:
+    """Return whether ``new_bytes`` begins with the complete lines of the log at ``log_path``."""
+    log_bytes = read_log_bytes(log_path)
+    return new_bytes.startswith(log_bytes[: log_bytes.rfind(b"\n") + 1])
 
 
-def _replace_log(run: Run, data: bytes) -> None:
-    """Replace the log of ``run`` with ``data``, which continues it unless the run has discarded it."""
-    path = run.log
+def _replace_log(run: Run, new_bytes: bytes) -> None:
+    """Replace the log of ``run`` with ``new_bytes``, which continues it unless the run has discarded it."""
+    path = run.log_path
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if run.discard and path.exists() and not _continues_log(path, data):
+        if run.discard and path.exists() and not _continues_log(path, new_bytes):
             move_aside(path)
         with closing(LeasedFile(path)) as file:
-            if not _continues_log(path, data):
+            if not _continues_log(path, new_bytes):
                 raise SearchlabError(f"{path} changed while its run continued on another machine; run this again")
-            file.write(data, 0)
-            file.sync(len(data))
+            file.write(new_bytes, 0)
+            file.sync(len(new_bytes))
     except OSError as error:
         raise make_write_error(path, error) from None
 
@@ -419,13 +416,13 @@ def _execute_and_collect_warnings(
             outcome = _search_when_free(run, context, measurers)
         else:
             with ScratchFolder() as folder:
-                log = Path(folder, run.log.name)
+                log = Path(folder, run.log_path.name)
                 if log_bytes is not None:
                     log.write_bytes(log_bytes)
-                outcome = _search_when_free(replace(run, log=log), context, measurers)
+                outcome = _search_when_free(replace(run, log_path=log), context, measurers)
                 outcome = replace(
                     outcome,
-                    error_text=outcome.error_text.replace(str(log), str(run.log)),
+                    error_text=outcome.error_text.replace(str(log), str(run.log_path)),
                     log_bytes=log.read_bytes() if log.exists() else None,
                 )
     return replace(

@@ -60,17 +60,17 @@ def execute(
         _announce_logs(runs)
         on_ready()
         if executor is None:
-            outcomes = _search_each(runs, measurers, on_run)
+            outcomes = _search_in_process(runs, measurers, on_run)
         else:
             measurers.close()
             outcomes = Dispatch(executor, runs, base_dir, measurers.measurements, on_run).execute_runs()
         for run, outcome in outcomes:
             if isinstance(outcome, SearchlabError):
-                failures[run.log] = outcome
+                failures[run.log_path] = outcome
             else:
-                logs[run.log] = outcome
+                logs[run.log_path] = outcome
     if failures:
-        reasons = {run.log: str(failures[run.log]) for run in runs if run.log in failures}
+        reasons = {run.log_path: str(failures[run.log_path]) for run in runs if run.log_path in failures}
         raise RunsFailed(reasons, len(runs)) from next(iter(failures.values()))
     return logs
 
@@ -78,14 +78,14 @@ def execute(
 def execute_run(run: Run, base_dir: Path, on_run: OnChargedRun) -> Log:
     """Execute ``run`` in this process and return its log. If the run fails, its SearchlabError is raised."""
     try:
-        return execute([run], base_dir=base_dir, on_run=on_run)[run.log]
+        return execute([run], base_dir=base_dir, on_run=on_run)[run.log_path]
     except RunsFailed as runs_failed:
         assert runs_failed.__cause__ is not None
         error = runs_failed.__cause__
     raise error
 
 
-def _search_each(runs: Sequence[Run], measurers: MeasurerCache, on_run: OnChargedRun) -> Outcomes:
+def _search_in_process(runs: Sequence[Run], measurers: MeasurerCache, on_run: OnChargedRun) -> Outcomes:
     for number, run in enumerate(runs, 1):
         on_trial = on_run(run, number, len(runs), 0)
         try:
@@ -99,12 +99,12 @@ def _search_each(runs: Sequence[Run], measurers: MeasurerCache, on_run: OnCharge
 def _announce_logs(runs: Sequence[Run]) -> None:
     """Announce how many trials are in existing logs, so that they are not measured again."""
     logs = [run.existing_log for run in runs if run.existing_log and run.existing_log.records]
-    trials = sum(len(log.records) for log in logs)
-    complete_runs = sum(bool(run.existing_log and run.budget.is_complete(run.existing_log)) for run in runs)
+    trial_count = sum(len(log.records) for log in logs)
+    complete_count = sum(bool(run.existing_log and run.budget.is_complete(run.existing_log)) for run in runs)
     if len(runs) == 1 and logs:
-        announce(f"{runs[0].log} {'is complete' if complete_runs else 'continues'} after {trials} trials")
+        announce(f"{runs[0].log_path} {'is complete' if complete_count else 'continues'} after {trial_count} trials")
     elif logs:
-        announce(f"{trials:,} trials are already logged; {complete_runs:,} of {len(runs):,} runs are complete")
+        announce(f"{trial_count:,} trials are already logged; {complete_count:,} of {len(runs):,} runs are complete")
 
 
 def warn_of_results(runs: Sequence[Run], logs: Mapping[Path, Log]) -> None:
@@ -112,14 +112,14 @@ def warn_of_results(runs: Sequence[Run], logs: Mapping[Path, Log]) -> None:
 
     No trials are removed from the logs.
     """
-    budgets = {run.log: len(run.budget.truncate(logs[run.log]).records) for run in runs}  # in trials
-    paths = [run.log for run in runs if budgets[run.log] < len(logs[run.log].records)]
-    if paths:
-        path = paths[0]
-        more = f" (and so do {len(paths) - 1} other logs)" if len(paths) > 1 else ""
+    trial_limits = {run.log_path: len(run.budget.truncate(logs[run.log_path]).records) for run in runs}
+    long_logs = [run.log_path for run in runs if trial_limits[run.log_path] < len(logs[run.log_path].records)]
+    if long_logs:
+        path = long_logs[0]
+        more = f" (and so do {len(long_logs) - 1} other logs)" if len(long_logs) > 1 else ""
         warn(
-            f"{path} contains {len(logs[path].records)} trials, more than the {budgets[path]} requested{more}; results "
-            f"include all trials in a log"
+            f"{path} contains {len(logs[path].records)} trials, more than the {trial_limits[path]} requested{more}; "
+            f"results include all trials in a log"
         )
     doubts = [(path, text) for path, log in logs.items() if (text := describe_disagreement(log))]
     if doubts:

@@ -30,11 +30,11 @@ from ..policy import POLICIES
 from ..records import Trial, describe_failures, select_first_of_each_program
 from ..space import SPACES, Config, Space
 from ..workload import Function
-from .open import discard_log, reproduction_error
+from .open import discard_log, make_reproduction_error
 from .plan import OnChargedTrial, Run
 from .progress import announce
 
-FAILURES_SUFFICE = 16
+FAILURE_WARNING_TRIALS = 16
 """The number of trials after which a run in which all trials failed issues a warning."""
 
 SENTINEL_ROUNDS = 3
@@ -55,7 +55,7 @@ def search(run: Run, measurer: Measurer, on_trial: OnChargedTrial | None = None)
         try:
             with note_interrupts(), RunLoop(run, measurer, on_trial) as run_loop:
                 if run_loop.is_complete:
-                    run_loop.replay_rest()
+                    run_loop.replay_remaining_trials()
                 while run_loop.step():
                     pass
                 run_loop.finish()
@@ -76,25 +76,27 @@ class RunLoop(AbstractContextManager["RunLoop"]):
         header = run.header(measurer.workers, measurer.all_costs(run.space))
         self._run = run
         self._measurer = measurer
-        self._log = LogWriter(run.log, header, durable=not measurer.repeatable, existing=run.existing_log)
+        self._log_writer = LogWriter(
+            run.log_path, header, durable=not measurer.repeatable, existing_log=run.existing_log
+        )
         self._on_trial = on_trial or (lambda trial, replayed, charged: None)
         self._charged_seconds = 0.0
-        self._replayed_log = self._log.log
+        self._log_at_start = self._log_writer.log
         self._trials: list[Trial] = []
         self._best_cost = math.inf
         self._driver: PolicyDriver | None = None
         self._has_ended = False
-        self.is_current = run.is_current(self._log.log)  # otherwise, all trials are proposed again and compared
+        self.is_current = run.is_current(self._log_writer.log)  # otherwise, all trials are proposed again and compared
         if not self.is_complete:
             measurer.begin(run.seed)
 
     def __exit__(self, *error: Any) -> None:
-        self._log.__exit__(*error)
+        self._log_writer.__exit__(*error)
 
     @property
     def log(self) -> Log:
         """The log so far."""
-        return self._log.log
+        return self._log_writer.log
 
     @property
     def is_complete(self) -> bool:
@@ -112,62 +114,62 @@ class RunLoop(AbstractContextManager["RunLoop"]):
         if stop is not None:
             end = min(end, stop)
         if not self.is_current:
-            end = max(end, len(self._log.records))  # all trials are compared, in the policy's batches
+            end = max(end, len(self._log_writer.records))  # all trials are compared, in the policy's batches
         if not self._has_ended and start < end:
             with use_extractor(self._measurer.extract):
-                self._advance(end)
+                self._advance_batch(end)
         return self._trials[start:stop]
 
-    def _advance(self, end: int) -> None:
-        run, log, trials = self._run, self._log, self._trials
+    def _advance_batch(self, end: int) -> None:
+        run, log, trials = self._run, self._log_writer, self._trials
         driver = self._driver = self._driver or PolicyDriver(run, self._measurer.extract_seconds)
         is_replaying = not self.is_current and len(trials) < len(log.records)
         if not is_replaying and (reason := run.budget.reason_to_end(log.log, len(trials))):
             if len(trials) < len(log.records):  # the run previously had a larger budget
-                self.replay_rest()
+                self.replay_remaining_trials()
             else:
-                self._end(reason)
+                self._end_run(reason)
             return
         configs = driver.ask(run.batch)
         if not configs:
             if len(trials) < len(log.records):
                 raise self._make_proposal_error("has nothing more to propose")
-            self._end(Ended(trials=len(trials)))
+            self._end_run(Ended(trials=len(trials)))
             return
         configs = configs[: end - len(trials)]  # the rest is measured if the budget is increased later
         start = len(trials)
-        self._replay(configs)
-        self._measure(configs[len(trials) - start :], start, driver)
+        self._replay_trials(configs)
+        self._measure_configs(configs[len(trials) - start :], start, driver)
         driver.tell(trials[start:])
 
-    def replay_rest(self) -> None:
+    def replay_remaining_trials(self) -> None:
         """Use the log's remaining trials without asking the policy. The run cannot advance any further after that."""
         self._has_ended = True
-        for record in self._log.records[len(self._trials) :]:
-            self._add_replayed(record.trial)
+        for record in self._log_writer.records[len(self._trials) :]:
+            self._add_replayed_trial(record.trial)
 
-    def _replay(self, configs: Sequence[Config]) -> None:
+    def _replay_trials(self, configs: Sequence[Config]) -> None:
         start = len(self._trials)
-        for config, record in zip(configs, self._log.records[start : start + len(configs)], strict=False):
+        for config, record in zip(configs, self._log_writer.records[start : start + len(configs)], strict=False):
             trial = record.trial
             if trial.config != config:
                 raise self._make_proposal_error(f"proposes {config.to_json()}")
-            self._add_replayed(trial)
+            self._add_replayed_trial(trial)
 
-    def _measure(self, configs: Sequence[Config], start: int, driver: PolicyDriver) -> None:
+    def _measure_configs(self, configs: Sequence[Config], start: int, driver: PolicyDriver) -> None:
         """Measure and log ``configs``, the remainder of the batch that begins with trial ``start``."""
         if not configs:
             return
-        self._log_change()
+        self._log_code_change()
         cpu, batch_size, batch_index = driver.cpu_account, driver.batch_size, driver.batch_count - 1
-        builder_count = min(self._log.header.workers, len(self._trials) - start + len(configs))
+        builder_count = min(self._log_writer.header.workers, len(self._trials) - start + len(configs))
         sentinel_seconds = self._time_sentinel(batch_index) if len(self._trials) == start else None
         measurements = self._measurer.measure(self._run.space, configs, self._best_cost)
         for config, measurement in zip(configs, measurements, strict=True):
             trial = Trial(len(self._trials), config, measurement)
             batch = [*self._trials[start:], trial]
             quality = driver.rate_predictions(batch) if len(batch) == batch_size else None
-            self._log.append(
+            self._log_writer.append(
                 Record.from_trial(
                     trial,
                     batch=batch_index,
@@ -182,12 +184,12 @@ class RunLoop(AbstractContextManager["RunLoop"]):
             sentinel_seconds = None
             self._charged_seconds += (cpu.propose_seconds + cpu.train_seconds) / batch_size
             self._charged_seconds += measurement.build_seconds / builder_count + measurement.run_seconds
-            self._add(trial, False)
-        self._log.sync()
+            self._add_trial(trial, False)
+        self._log_writer.sync()
         self._warn_of_failures(len(configs))
 
-    def _warn_of_failures(self, new_trials: int) -> None:
-        """Issue a warning with the reason if all of the first trials have failed, the last ``new_trials`` just now.
+    def _warn_of_failures(self, new_trial_count: int) -> None:
+        """Issue a warning if all of the first trials have failed, the last ``new_trial_count`` of them just now.
 
         If a function works for other configs, the first one for which it raises an exception or returns no cost is
         enough, because its author may not expect that.
@@ -196,27 +198,27 @@ class RunLoop(AbstractContextManager["RunLoop"]):
             return
         measurements = [trial.measurement for trial in self._trials]
         if isinstance(self._run.space.workload, Function) and math.isfinite(self._best_cost):
-            errors = [measurement.failure == "run_error" for measurement in measurements]
-            if any(errors[-new_trials:]) and not any(errors[:-new_trials]):
-                index = errors.index(True)
-                warn(f"trial {index} of {self._log.path} failed: {measurements[index].message}")
-        count, threshold = len(measurements), min(FAILURES_SUFFICE, self._run.trials)
-        if math.isinf(self._best_cost) and count - new_trials < threshold <= count:
+            has_errors = [measurement.failure == "run_error" for measurement in measurements]
+            if any(has_errors[-new_trial_count:]) and not any(has_errors[:-new_trial_count]):
+                index = has_errors.index(True)
+                warn(f"trial {index} of {self._log_writer.path} failed: {measurements[index].message}")
+        count, threshold = len(measurements), min(FAILURE_WARNING_TRIALS, self._run.trials)
+        if math.isinf(self._best_cost) and count - new_trial_count < threshold <= count:
             failures = describe_failures((measurement.failure, measurement.message) for measurement in measurements)
-            warn(f"all {count} trials of {self._log.path} failed: {failures}")
+            warn(f"all {count} trials of {self._log_writer.path} failed: {failures}")
 
-    def _add_replayed(self, trial: Trial) -> None:
-        self._charged_seconds = float(self._replayed_log.elapsed[trial.index])
-        self._add(trial, True)
+    def _add_replayed_trial(self, trial: Trial) -> None:
+        self._charged_seconds = float(self._log_at_start.elapsed_seconds[trial.index])
+        self._add_trial(trial, True)
 
-    def _add(self, trial: Trial, is_replayed: bool) -> None:
+    def _add_trial(self, trial: Trial, is_replayed: bool) -> None:
         self._trials.append(trial)
         self._best_cost = min(self._best_cost, trial.cost)
         self._on_trial(trial, is_replayed, self._charged_seconds)
 
-    def _end(self, reason: Ended) -> None:
+    def _end_run(self, reason: Ended) -> None:
         self._has_ended = True
-        self._log.append(msgspec.structs.replace(reason, time=round(time.time(), 3)))
+        self._log_writer.append(msgspec.structs.replace(reason, time=round(time.time(), 3)))
 
     def _time_sentinel(self, batch_index: int) -> float | None:
         """Time the run's first working program again, and return the seconds, or None if it fails or is not due."""
@@ -231,22 +233,22 @@ class RunLoop(AbstractContextManager["RunLoop"]):
         except CannotMeasure:
             return None
 
-    def _log_change(self) -> None:
+    def _log_code_change(self) -> None:
         """If all logged trials have been reproduced by other code than the log's, log that code.
 
         Raises OtherRun if the code yields other programs for the logged configs.
         """
-        if self.is_current or len(self._trials) < len(self._log.records):
+        if self.is_current or len(self._trials) < len(self._log_writer.records):
             return
-        log, run = self._log.log, self._run
-        if any(log.code.get(role) != digest for role, digest in run.code.items() if role in _PROGRAM_ROLES) or (
+        log, run = self._log_writer.log, self._run
+        if any(log.code.get(role) != digest for role, digest in run.code_digests.items() if role in _PROGRAM_ROLES) or (
             log.versions.get("apache-tvm") != library_versions().get("apache-tvm")
         ):
             self._check_programs()
-        self._log.append(
+        self._log_writer.append(
             Changed(
-                trials=len(self._log.records),
-                code=dict(run.code),
+                trials=len(self._log_writer.records),
+                code=dict(run.code_digests),
                 versions=dict(library_versions()),
                 time=round(time.time(), 3),
             )
@@ -259,18 +261,20 @@ class RunLoop(AbstractContextManager["RunLoop"]):
         if isinstance(space.workload, Function) and not self._measurer.repeatable:
             return  # there is no program, and open_runs has compared the function
         if self._measurer.repeatable:
-            configs = [record.trial.config for record in self._log.records]
-            for record, measurement in zip(self._log.records, self._measurer.measure(space, configs), strict=True):
+            configs = [record.trial.config for record in self._log_writer.records]
+            for record, measurement in zip(
+                self._log_writer.records, self._measurer.measure(space, configs), strict=True
+            ):
                 if (measurement.seconds, measurement.failure) != (record.seconds, record.failure):
                     raise self._make_trial_error(
                         record, f"took {list(record.seconds)} s, not {list(measurement.seconds)} s"
                     )
             return
-        records = [record for record in self._log.records if record.program]
+        records = [record for record in self._log_writer.records if record.program]
         configs = [record.trial.config for record in records]
         programs = self._measurer.program_hashes(self._run.space, configs)
         if programs is None and records:
-            warn(f"{self._log.path} was written by other code, and its programs cannot be compared with today's")
+            warn(f"{self._log_writer.path} was written by other code, and its programs cannot be compared with today's")
         for record, program in zip(records, programs or (), strict=False):
             if program != record.program:
                 raise self._make_trial_error(
@@ -282,25 +286,25 @@ class RunLoop(AbstractContextManager["RunLoop"]):
 
         Raises OtherRun if code has changed since the log was written, and does not reproduce all its trials.
         """
-        while not self.is_current and (count := len(self._log.records) - len(self._trials)) > 0:
+        while not self.is_current and (count := len(self._log_writer.records) - len(self._trials)) > 0:
             self.step(count)  # the run was told to end before the end of its log
-        self._log_change()
-        measurer, final = self._measurer, self._log.final
+        self._log_code_change()
+        measurer, final = self._measurer, self._log_writer.final
         if not isinstance(measurer, Remeasurer) or not measurer.finalists:
             return
         if final is None or final.trials != len(self._trials):
             if not math.isinf(self._best_cost):
-                announce(f"measuring the fastest programs in {self._log.path} again")
+                announce(f"measuring the fastest programs in {self._log_writer.path} again")
             final = measure_finalists(measurer, self._run.space, self._trials)
             if final is not None:
-                self._log.append(final)
+                self._log_writer.append(final)
 
     def _make_proposal_error(self, action: str) -> OtherRun:
-        record = self._log.records[len(self._trials)]
+        record = self._log_writer.records[len(self._trials)]
         return self._make_trial_error(record, f"is {record.config}, but the policy now {action}")
 
     def _make_trial_error(self, record: Record, change: str) -> OtherRun:
-        return reproduction_error(self._run, self._log.log, f"Trial {record.index} {change}")
+        return make_reproduction_error(self._run, self._log_writer.log, f"Trial {record.index} {change}")
 
 
 def measure_finalists(measurer: Remeasurer, space: Space, trials: Sequence[Trial]) -> Final | None:
@@ -409,7 +413,7 @@ class PolicyDriver:
         self.batch_size = 0
         self._run = run
         self._proposed_configs: set[Config] = set()
-        if not run.warm_start.default:
+        if not run.warm_start.includes_default_config:
             self._warm_start(())
 
     def _warm_start(self, trials: Sequence[Trial]) -> None:
@@ -424,7 +428,7 @@ class PolicyDriver:
 
         Raises SearchlabError if the policy breaks its contract.
         """
-        if self._run.warm_start.default and not self.batch_count:
+        if self._run.warm_start.includes_default_config and not self.batch_count:
             space = self._run.space
             with SPACES.convert_errors(type(space), "default_config"):
                 return self._begin_batch([space.default_config()])
@@ -443,7 +447,7 @@ class PolicyDriver:
 
     def tell(self, trials: Sequence[Trial]) -> None:
         """Learn from a batch if it is complete. If a run ends within a batch, the resumed run first completes it."""
-        if self._run.warm_start.default and self.batch_count == 1:
+        if self._run.warm_start.includes_default_config and self.batch_count == 1:
             self._warm_start(trials)
         elif len(trials) == self.batch_size:
             with self.cpu_account.charge_training(), POLICIES.convert_errors(type(self.policy), "tell"):

@@ -57,19 +57,19 @@ def names_for_objects(data: Mapping[str, Any]) -> tuple[dict[str, Any], UserObje
     return plain_data, objects
 
 
-def _replace_objects(key: str, item: Any, objects: UserObjects) -> Any:
-    """Return an entry in the list ``key`` with names, or None for a space that an earlier entry already covers."""
-    entry = dict(item) if isinstance(item, Mapping) else {"name": item}
+def _replace_objects(list_name: str, value: Any, objects: UserObjects) -> Any:
+    """Return an entry in a list with names, or None for a space that an earlier entry of the list already covers."""
+    entry = dict(value) if isinstance(value, Mapping) else {"name": value}
     name = entry.get("name")
     if isinstance(name, Space):
         return _replace_space(name, entry, objects)
     if not isinstance(name, type):
-        return item
-    if key == "policies":
+        return value
+    if list_name == "policies":
         entry["name"] = POLICIES.name_of(name)
         objects.policies[entry["name"]] = name
         return entry
-    kind: PluginKind[Any] = COST_MODELS if key == "cost_models" else SPACES
+    kind: PluginKind[Any] = COST_MODELS if list_name == "cost_models" else SPACES
     entry["name"] = kind.name_of(name)
     if "<locals>" in entry["name"] or kind.load(entry["name"]) is not name:
         raise SearchlabError(

@@ -22,12 +22,12 @@ def discard_log(run: Run, error: OtherRun) -> None:
     """Move the log of ``run`` aside because of ``error``, which is raised instead unless the run allows this."""
     if not run.discard:
         raise error
-    move_aside(run.log)
+    move_aside(run.log_path)
 
 
 def open_runs(
     runs: Sequence[Run],
-    study: Sequence[Run],
+    study_runs: Sequence[Run],
     on_this_machine: bool = True,
     on_other_run: Callable[[Run, OtherRun], None] = discard_log,
 ) -> list[Run]:
@@ -38,7 +38,7 @@ def open_runs(
 
     Args:
         runs: The runs to open, which are executed here.
-        study: All runs of the study to which ``runs`` belong.
+        study_runs: All runs of the study to which ``runs`` belong.
         on_this_machine: Whether this machine executes the runs. If not, the hosts in the logs may be others.
         on_other_run: Called for each run whose log belongs to a different run, with the error that says why. If it
             returns, the run has no existing log.
@@ -49,32 +49,33 @@ def open_runs(
         OtherRun: If a log belongs to a different run, which must not discard it.
     """
     read_once = cache(read_existing_log)
-    headers: dict[Path, Header] = {}
-    for run in study:
-        starts_from_directory = bool(run.warm_start.directories)
-        if starts_from_directory and run.log.parent not in headers and (log := read_once(run.log)) is not None:
-            headers[run.log.parent] = log.header
-    logs = {real_path(run.log) for run in study}
-    result = []
+    headers_by_directory: dict[Path, Header] = {}
+    for run in study_runs:
+        directory = run.log_path.parent
+        needs_header = run.warm_start.directories and directory not in headers_by_directory
+        if needs_header and (log := read_once(run.log_path)) is not None:
+            headers_by_directory[directory] = log.header
+    study_log_paths = {real_path(run.log_path) for run in study_runs}
+    opened_runs = []
     for run in runs:
         if run.warm_start.directories:
-            if header := headers.get(run.log.parent):
+            if header := headers_by_directory.get(run.log_path.parent):
                 statistic = run.settings.statistic
-                warm_start = run.warm_start.restore(header, run.log, run.space_choice, run.strategy, statistic)
+                warm_start = run.warm_start.restore(header, run.log_path, run.space_choice, run.strategy, statistic)
             else:
-                warm_start = run.warm_start.exclude(logs)
+                warm_start = run.warm_start.exclude(study_log_paths)
             run = replace(run, warm_start=warm_start)
         for earlier_run in run.warm_start.runs:
-            if real_path(path := earlier_run.log.path) in logs:
+            if real_path(path := earlier_run.log.path) in study_log_paths:
                 raise SearchlabError(f"{path} is a warm start and cannot also be the log; choose a different log file")
-        if (log := read_once(run.log)) is not None:
+        if (log := read_once(run.log_path)) is not None:
             try:
                 _check_log(run, log, on_this_machine)
             except OtherRun as error:
                 on_other_run(run, error)
                 log = None
-        result.append(replace(run, existing_log=log))
-    return result
+        opened_runs.append(replace(run, existing_log=log))
+    return opened_runs
 
 
 def _check_log(run: Run, log: Log, on_this_machine: bool) -> None:
@@ -84,13 +85,13 @@ def _check_log(run: Run, log: Log, on_this_machine: bool) -> None:
     of the old code in any case.
     """
     header = run.header() if on_this_machine else msgspec.structs.replace(run.header(), host=log.header.host)
-    check_identity(run.log, log.header, header)
-    is_called = isinstance(run.space.workload, Function) and not run.settings.replays
-    if is_called and log.records and log.code.get("workload") != run.code["workload"]:
-        raise reproduction_error(run, log, "Its trials were measured by the old function")
+    check_identity(run.log_path, log.header, header)
+    is_function = isinstance(run.space.workload, Function) and not run.settings.replays
+    if is_function and log.records and log.code.get("workload") != run.code_digests["workload"]:
+        raise make_reproduction_error(run, log, "Its trials were measured by the old function")
 
 
-def reproduction_error(run: Run, log: Log, detail: str) -> OtherRun:
+def make_reproduction_error(run: Run, log: Log, detail: str) -> OtherRun:
     """Return the error to raise if the code of ``run`` does not reproduce ``log``; ``detail`` is a sentence."""
     changes = run.changes_since(log)
     cause = f"these have changed: {changes}" if changes else "the policy or space is not deterministic"

@@ -18,7 +18,7 @@ from ..costmodel import COST_MODELS, BoundCostModel
 from ..errors import SearchlabError, warn
 from ..log.budget import Budget
 from ..log.format import BUILTIN_WORKLOAD_KINDS, FORMAT_VERSION, Computation, Header, Log
-from ..log.programs import version_changes
+from ..log.programs import list_version_changes
 from ..machine.host import host_model, library_versions, read_machine_facts
 from ..machine.noise import read_resolution
 from ..measure.contract import Conditions, SpaceCosts, encode_conditions
@@ -36,10 +36,10 @@ from .warm_start import EarlierRuns, WarmStart
 DEFAULT_POLICY = "gp-prior"
 """The policy of a single run. Of the baselines on the tables of CPU programs, it has the largest area."""
 
-SPACES_TRIED = ("guided-conv2d", "guided-gemm", "sketch")
+DEFAULT_SPACES = ("guided-conv2d", "guided-gemm", "sketch")
 """The default spaces of a run and of a model's tasks; those with the fastest known programs come first."""
 
-DIGITS = 9
+HEADER_DECIMALS = 9
 """The number of decimal places to which the logarithms in a header are rounded."""
 
 OnTrial = Callable[[Trial, bool], object]
@@ -50,12 +50,12 @@ the error propagates to the caller. The trial remains in the log, so the run can
 """
 
 
-def default_spaces(workload: Workload) -> Sequence[str]:
+def list_default_spaces(workload: Workload) -> Sequence[str]:
     """Return the spaces of which the first that supports ``workload`` is searched unless the user chooses one."""
-    return [PARAMETERS] if isinstance(workload, Kernel) else SPACES_TRIED
+    return [PARAMETERS] if isinstance(workload, Kernel) else DEFAULT_SPACES
 
 
-def space_spec(
+def make_space_spec(
     space: PluginSpec | Space | None,
     restrictions: Sequence[str | Callable[..., Any]] = (),
     schedule: Callable[..., Any] | None = None,
@@ -94,11 +94,11 @@ class Run:
 
     Attributes:
         batch: The number of configs to request from the policy at a time.
-        effective: The options with which the policy runs instead of those specified; see Policy.effective.
+        effective_options: The options with which the policy runs instead of those specified; see Policy.effective.
         contrasts: The pairs of strategies that the study registers for comparison.
         starts: The text hashed into the seed of the first configs; see Header.starts.
-        code: The digests of the source code that decides the run; see :func:`code_of`.
-        defaults: The values of the options that were not specified; see :func:`defaults_of`.
+        code_digests: The digests of the source code that decides the run; see :func:`digest_code`.
+        default_options: The values of the options that were not specified; see :func:`collect_default_options`.
         discard: Whether to move a log aside that this run cannot continue.
         existing_log: The log when the run was opened, or None if it did not exist yet; see :mod:`searchlab.run.open`.
     """
@@ -109,18 +109,18 @@ class Run:
     batch: int
     budget: Budget
     settings: Settings
-    log: Path
+    log_path: Path
     warm_start: WarmStart = field(default_factory=WarmStart)
-    effective: Mapping[str, Any] = field(default_factory=dict)
+    effective_options: Mapping[str, Any] = field(default_factory=dict)
     contrasts: tuple[tuple[str, str], ...] = ()
     starts: str = ""
-    code: Mapping[str, str] = field(default_factory=dict)
-    defaults: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+    code_digests: Mapping[str, str] = field(default_factory=dict)
+    default_options: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     discard: bool = False
     existing_log: Log | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
-        return f"<Run {self.log.name}: {self.trials} trials of {self.strategy.label}, seed {self.seed}>"
+        return f"<Run {self.log_path.name}: {self.trials} trials of {self.strategy.label}, seed {self.seed}>"
 
     @property
     def trials(self) -> int:
@@ -132,26 +132,26 @@ class Run:
         return self.space_choice.space
 
     @property
-    def workload(self) -> str:
+    def workload_name(self) -> str:
         return str(self.space.workload)
 
     def is_current(self, log: Log) -> bool:
         """Return whether ``log`` was written, or has been reproduced, by today's code and libraries."""
-        return log.code == self.code and log.versions == library_versions()
+        return log.code == self.code_digests and log.versions == library_versions()
 
     def changes_since(self, log: Log) -> str:
         """Return which libraries and code have changed since ``log`` was written, or "" if none has."""
-        code = [f"the code of the {role}" for role, digest in self.code.items() if log.code.get(role, digest) != digest]
-        return ", ".join([*version_changes(log.versions), *code])
+        changed_roles = [role for role, digest in self.code_digests.items() if log.code.get(role, digest) != digest]
+        return ", ".join([*list_version_changes(log.versions), *(f"the code of the {role}" for role in changed_roles)])
 
     def start(self) -> tuple[Policy, BoundCostModel | None]:
         """Create the policy and, if it uses one, its cost model; see :meth:`Strategy.start`."""
-        return self.strategy.start(self.space, own_seed(self.seed, self.starts) if self.starts else self.seed)
+        return self.strategy.start(self.space, derive_seed(self.seed, self.starts) if self.starts else self.seed)
 
     def with_options(self, options: Mapping[str, Any]) -> Run:
         """Return this run with different policy options. Its effective options are then unknown."""
         policy = Plugin(self.strategy.policy.name, dict(options))
-        return replace(self, strategy=replace(self.strategy, policy=policy), effective={}, defaults={})
+        return replace(self, strategy=replace(self.strategy, policy=policy), effective_options={}, default_options={})
 
     @property
     def host(self) -> dict[str, str]:
@@ -168,7 +168,7 @@ class Run:
         is_local = self.settings.exclusive  # this machine is measured
         target, workload = self.space.target, self.space.workload
         strategy = self.strategy
-        is_builtin = kind_of(self.workload)[0] in BUILTIN_WORKLOAD_KINDS
+        is_builtin = kind_of(self.workload_name)[0] in BUILTIN_WORKLOAD_KINDS
         computation = None
         if not is_builtin:
             with WORKLOADS.convert_errors(type(workload), "flops, unit, cluster or content"):
@@ -178,7 +178,7 @@ class Run:
             resolution = read_resolution(target.cores, self.settings.repeat)
         return Header(
             searchlab_log=FORMAT_VERSION,
-            workload=self.workload,
+            workload=self.workload_name,
             space=self.space_choice.plugin.to_spec(),
             fingerprint=self.space.fingerprint,
             policy=strategy.policy.to_spec(),
@@ -196,13 +196,13 @@ class Run:
             space_label=self.space_choice.label,
             space_size=self.space_choice.size,
             optimum=all_costs.optimum if all_costs else None,
-            random=random_draws(all_costs, self.trials),
+            random=summarize_random_draws(all_costs, self.trials),
             contrasts=self.contrasts,
-            effective=dict(self.effective),
+            effective=dict(self.effective_options),
             workers=workers,
             versions=dict(library_versions()),
-            code=dict(self.code),
-            defaults=dict(self.defaults),
+            code=dict(self.code_digests),
+            defaults=dict(self.default_options),
             created=time.time(),
             computation=computation,
         )
@@ -223,14 +223,14 @@ class Plan(NamedTuple):
 
 
 @lru_cache(maxsize=64)  # a study has many runs over the same table, and weighted draws take a second to compute
-def random_draws(all_costs: SpaceCosts | None, trials: int) -> RandomDraws | None:
+def summarize_random_draws(all_costs: SpaceCosts | None, trials: int) -> RandomDraws | None:
     """Return the expected results of ``trials`` random draws from a space, or None if not all its costs are known."""
     if all_costs is None:
         return None
     trials = min(trials, len(all_costs.costs))  # each config is drawn once
     draws = RandomDraws.from_costs(all_costs.costs, trials, all_costs.weights)
-    expected = tuple(round(value, DIGITS) for value in draws.expected)
-    return RandomDraws(expected, round(draws.median, DIGITS), round(draws.slowest, DIGITS))
+    expected = tuple(round(value, HEADER_DECIMALS) for value in draws.expected)
+    return RandomDraws(expected, round(draws.median, HEADER_DECIMALS), round(draws.slowest, HEADER_DECIMALS))
 
 
 OnRun = Callable[[Run, int, int, int], OnTrial | None]
@@ -248,13 +248,13 @@ OnChargedRun = Callable[[Run, int, int, int], OnChargedTrial | None]
 """An :data:`OnRun` that returns an :data:`OnChargedTrial`."""
 
 
-def own_seed(seed: int, name: str) -> int:
+def derive_seed(seed: int, name: str) -> int:
     """Return the seed for a strategy that draws its own configs. It depends on ``name``, but not on the machine."""
     text = f"{name}:{seed}".encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.sha256(text).digest()[:4], "big")
 
 
-def plan_run(run: Run, earlier_runs: EarlierRuns | None = None, base: Path = Path()) -> Run:
+def plan_run(run: Run, earlier_runs: EarlierRuns | None = None, base_dir: Path = Path()) -> Run:
     """Complete a run: its warm start, the options with which its policy runs, and what its log records of code.
 
     Nothing is measured, but the policy is created once to detect invalid options. The plan is also valid for other
@@ -263,7 +263,7 @@ def plan_run(run: Run, earlier_runs: EarlierRuns | None = None, base: Path = Pat
     Args:
         run: The run, without the fields that are planned here.
         earlier_runs: The runs from which it starts, as far as they are usable.
-        base: The directory that a table's relative path starts from.
+        base_dir: The directory that a table's relative path starts from.
 
     Raises:
         SearchlabError: If an option is invalid.
@@ -286,8 +286,8 @@ def plan_run(run: Run, earlier_runs: EarlierRuns | None = None, base: Path = Pat
         )
         strategy = replace(strategy, features=strategy.without_programs)
     earlier_runs = earlier_runs or EarlierRuns()
-    machine = settings.machine_name(space.target, base) if earlier_runs.directories else ""
-    warm_start = earlier_runs.warm_start(run.space_choice, strategy, machine)
+    machine = settings.machine_name(space.target, base_dir) if earlier_runs.directories else ""
+    warm_start = earlier_runs.make_warm_start(run.space_choice, strategy, machine)
     run = replace(run, strategy=strategy, warm_start=warm_start)
     policy, _ = run.start()
     learned_trials = len(warm_start.trials) + (run.trials - 1) // run.batch * run.batch  # before the last batch
@@ -297,33 +297,38 @@ def plan_run(run: Run, earlier_runs: EarlierRuns | None = None, base: Path = Pat
             f"(n_startup), but the run has only {run.trials} trials, in batches of {run.batch}; increase the number of "
             "trials, or reduce n_startup"
         )
-    return replace(run, effective=policy.effective, code=code_of(run, base), defaults=defaults_of(run))
+    return replace(
+        run,
+        effective_options=policy.effective,
+        code_digests=digest_code(run, base_dir),
+        default_options=collect_default_options(run),
+    )
 
 
-def code_of(run: Run, base: Path = Path()) -> dict[str, str]:
-    """Return the digests of the source code that decides a run, by role. A table's path starts from ``base``.
+def digest_code(run: Run, base_dir: Path = Path()) -> dict[str, str]:
+    """Return the digests of the source code that decides a run, by role. A table's path starts from ``base_dir``.
 
     The roles are ``core`` (searchlab itself), ``workload``, ``space``, ``policy``, ``cost_model`` and ``table``.
     A function that is passed as an option counts as part of its plug-in.
     """
     digests = {}
-    for role, (_, cls, plugin) in _plugins_of(run).items():
+    for role, (_, cls, plugin) in _list_plugins(run).items():
         options = {**plugin.options, **run.space.made_with} if role == "space" else plugin.options
         digests[role] = source_digest(cls, *iterate_functions(options))
     if isinstance(run.settings, TableSettings):
-        digests["table"] = run.settings.content_digest(base)
+        digests["table"] = run.settings.content_digest(base_dir)
     workload = run.space.workload
     functions = [workload.load()] if isinstance(workload, Function) and not run.settings.replays else []
     return {"core": core_digest(), "workload": source_digest(type(workload), *functions), **digests}
 
 
-def defaults_of(run: Run) -> dict[str, dict[str, Any]]:
+def collect_default_options(run: Run) -> dict[str, dict[str, Any]]:
     """Return the values of the options that were not specified, by role, as logs record them."""
-    plugins = _plugins_of(run).items()
+    plugins = _list_plugins(run).items()
     return {role: kind.unspecified_options(cls, plugin.options) for role, (kind, cls, plugin) in plugins}
 
 
-def _plugins_of(run: Run) -> dict[str, tuple[PluginKind[Any], type[Any], Plugin]]:
+def _list_plugins(run: Run) -> dict[str, tuple[PluginKind[Any], type[Any], Plugin]]:
     strategy = run.strategy
     plugins: dict[str, tuple[PluginKind[Any], type[Any], Plugin]] = {
         "space": (SPACES, type(run.space), run.space_choice.plugin),
@@ -334,17 +339,17 @@ def _plugins_of(run: Run) -> dict[str, tuple[PluginKind[Any], type[Any], Plugin]
     return plugins
 
 
-def select_shard(runs: Sequence[Run], part: int, parts: int) -> list[Run]:
-    """Return the runs in the ``part``-th (from 1) of ``parts`` shards, in their original order.
+def select_shard(runs: Sequence[Run], shard_number: int, shard_count: int) -> list[Run]:
+    """Return the runs in the ``shard_number``-th (from 1) of ``shard_count`` shards, in their original order.
 
     The sizes of shards differ by at most one run. Runs are assigned by a hash of the paths of their logs, so that slow
     strategies do not accumulate in one shard.
     """
-    if not 1 <= part <= parts:
-        raise SearchlabError(f"the shard must be i/n, where i is between 1 and n, not {part}/{parts}")
-    order = sorted(runs, key=lambda run: hashlib.sha256(run.log.as_posix().encode()).digest())
-    logs = {run.log for run in order[part - 1 :: parts]}
-    return [run for run in runs if run.log in logs]
+    if not 1 <= shard_number <= shard_count:
+        raise SearchlabError(f"the shard must be i/n, where i is between 1 and n, not {shard_number}/{shard_count}")
+    order = sorted(runs, key=lambda run: hashlib.sha256(run.log_path.as_posix().encode()).digest())
+    logs = {run.log_path for run in order[shard_number - 1 :: shard_count]}
+    return [run for run in runs if run.log_path in logs]
 
 
 def parse_shard(text: str) -> tuple[int, int]:

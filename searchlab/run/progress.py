@@ -27,7 +27,7 @@ from .plan import OnChargedRun, OnChargedTrial, OnRun, OnTrial, Run
 LOGGER = logging.getLogger("searchlab")
 """The logger that receives a message at level INFO for each new trial."""
 
-LINE_SECONDS = 30.0
+LINE_INTERVAL_SECONDS = 30.0
 """The time between two lines of progress where bars cannot be drawn."""
 
 _show_phase: ContextVar[Callable[[str], None] | None] = ContextVar("show_phase", default=None)
@@ -45,39 +45,41 @@ class RunProgress:
 
     In a study, a run's bar is replaced with the bar of the next run in the same job. All bars disappear if a
     SearchlabError is raised. If ``console`` cannot draw bars, a line is printed after ``PATIENCE_SECONDS``, then every
-    ``LINE_SECONDS``, and at the end. A bar counts trials or, if only seconds limit a run, seconds; the bar of a study
-    with such runs counts runs.
+    ``LINE_INTERVAL_SECONDS``, and at the end. A bar counts trials or, if only seconds limit a run, seconds; that of a
+    study with such runs counts runs.
     """
 
     def __init__(self, console: Console, runs: Sequence[Run] = ()) -> None:
         self._console = console
-        has_bars = console.is_terminal or console.is_jupyter
-        self._next_line = math.inf if has_bars else time.monotonic() + min(PATIENCE_SECONDS, LINE_SECONDS)
-        self._line: tuple[TaskID, str] | None = None  # the bar and the text of the last line
-        self._exits = ExitStack()
-        self._progress = progress_bars(console)
-        self._steps: TaskID | None = None
+        can_draw_bars = console.is_terminal or console.is_jupyter
+        self._next_line_time = (
+            math.inf if can_draw_bars else time.monotonic() + min(PATIENCE_SECONDS, LINE_INTERVAL_SECONDS)
+        )
+        self._last_line: tuple[TaskID, str] | None = None  # the bar and the text of the last line
+        self._exit_stack = ExitStack()
+        self._progress = make_progress_bars(console)
+        self._step_bar: TaskID | None = None
         self._counts_trials = all(run.trials < UNLIMITED for run in runs)
-        total = sum(map(self._size, runs))
+        total = sum(map(self._measure_size, runs))
         self._is_study = len(runs) > 1
         unit = "" if self._counts_trials else " runs"
-        self._study = self._progress.add_task("the study", total=total, best="", unit=unit, visible=self._is_study)
-        self._ended_size = 0  # the size of the runs that have ended
-        self._jobs: dict[int, tuple[Run, TaskID]] = {}  # each job's current run, and the run's bar
+        self._study_bar = self._progress.add_task("the study", total=total, best="", unit=unit, visible=self._is_study)
+        self._finished_size = 0  # the size of the runs that have ended
+        self._bars_by_job: dict[int, tuple[Run, TaskID]] = {}  # each job's current run, and the run's bar
 
     def show(self, description: str, done: int, count: int, best: str = "") -> None:
         """Show that ``done`` out of ``count`` steps are complete, such as the trials for a model."""
         self._progress.start()
-        if done == 1 or self._steps is None:
-            self._steps = self._progress.add_task(description, total=count, best=best, unit="")
-        self._progress.update(self._steps, completed=done, description=description, best=best)
-        self._print_line(self._steps)
+        if done == 1 or self._step_bar is None:
+            self._step_bar = self._progress.add_task(description, total=count, best=best, unit="")
+        self._progress.update(self._step_bar, completed=done, description=description, best=best)
+        self._print_line(self._step_bar)
 
-    def on_run(self, run: Run, number: int, count: int, job: int) -> OnChargedTrial:
+    def on_run(self, run: Run, run_number: int, run_count: int, job: int) -> OnChargedTrial:
         """Add a bar for a run, and return the function that advances it."""
-        if job in self._jobs:
-            previous_run, bar = self._jobs.pop(job)
-            self._end(previous_run, bar)
+        if job in self._bars_by_job:
+            previous_run, bar = self._bars_by_job.pop(job)
+            self._end_run(previous_run, bar)
             self._progress.remove_task(bar)
         self._progress.start()
         workload, has_trials = run.space.workload, run.trials < UNLIMITED
@@ -88,63 +90,65 @@ class RunProgress:
             best="",
             unit="" if limit is None else " s",
         )
-        self._jobs[job] = run, bar
-        self._progress.update(self._study, best=f"run {number} of {count}")
+        self._bars_by_job[job] = run, bar
+        self._progress.update(self._study_bar, best=f"run {run_number} of {run_count}")
         self._show_study()
         if not self._is_study:
             self._print_unless_quick(bar)
-        best = math.inf
+        best_cost = math.inf
 
         def on_trial(trial: Trial, replayed: bool, charged: float) -> None:
-            nonlocal best
-            best = min(best, trial.cost)
-            text = _throughput(workload, best)
+            nonlocal best_cost
+            best_cost = min(best_cost, trial.cost)
+            text = _format_throughput(workload, best_cost)
             if limit is None:
                 self._progress.update(bar, advance=1, best=text)
             else:
                 self._progress.update(bar, completed=min(charged, limit), best=f"trial {trial.index}, {text}")
             self._show_study()
-            self._print_line(self._study if self._is_study else bar)
+            self._print_line(self._study_bar if self._is_study else bar)
 
         return on_trial
 
     def show_phase(self, phase: str) -> None:
         """Print a phase, unless it is that of a single run in a study."""
-        if not (self._is_study and self._jobs):
+        if not (self._is_study and self._bars_by_job):
             self._console.print(Text(phase), soft_wrap=True)
 
-    def _size(self, run: Run) -> int:
+    def _measure_size(self, run: Run) -> int:
         return run.trials if self._counts_trials else 1
 
-    def _end(self, run: Run, bar: TaskID) -> None:
-        self._ended_size += self._size(run)
+    def _end_run(self, run: Run, bar: TaskID) -> None:
+        self._finished_size += self._measure_size(run)
         if not self._counts_trials:  # the run may end at another limit
-            self._progress.update(bar, total=self._task(bar).completed)
+            self._progress.update(bar, total=self._find_task(bar).completed)
 
     def _show_study(self) -> None:
-        running_size = sum(self._size(run) * self._task(bar).percentage / 100 for run, bar in self._jobs.values())
-        self._progress.update(self._study, completed=self._ended_size + round(running_size, 3))
+        running_size = sum(
+            self._measure_size(run) * self._find_task(bar).percentage / 100 for run, bar in self._bars_by_job.values()
+        )
+        self._progress.update(self._study_bar, completed=self._finished_size + round(running_size, 3))
 
-    def _task(self, bar: TaskID) -> Task:
+    def _find_task(self, bar: TaskID) -> Task:
         return next(task for task in self._progress.tasks if task.id == bar)
 
     def _print_unless_quick(self, bar: TaskID) -> None:
         """Print the first line in ``PATIENCE_SECONDS``, even if no trial ends by then."""
-        if not math.isinf(self._next_line):
-            self._exits.enter_context(notify_if_slow(lambda: self._print_line(bar)))
+        if not math.isinf(self._next_line_time):
+            self._exit_stack.enter_context(notify_if_slow(lambda: self._print_line(bar)))
 
     def _print_line(self, bar: TaskID) -> None:
-        if time.monotonic() < self._next_line:
+        if time.monotonic() < self._next_line_time:
             return
-        self._next_line = time.monotonic() + LINE_SECONDS
-        self._line = bar, self._done_text(bar)
-        seconds = self._task(bar).time_remaining
+        self._next_line_time = time.monotonic() + LINE_INTERVAL_SECONDS
+        self._last_line = bar, self._describe_done(bar)
+        seconds = self._find_task(bar).time_remaining
         remainder = f", about {format_duration(seconds)} left" if seconds else ""
-        self._console.print(self._line[1] + remainder, soft_wrap=True)
+        self._console.print(self._last_line[1] + remainder, soft_wrap=True)
 
-    def _done_text(self, bar: TaskID) -> str:
+    def _describe_done(self, bar: TaskID) -> str:
         """Return what is done, and the best result."""
-        task = self._task(bar)
+        task = self._find_task(bar)
         total = "" if task.total is None else f" of {task.total:,.0f}"
         done = f"{task.description}: {math.floor(task.completed):,}{total}{task.fields['unit']} done"
         return ", ".join(filter(None, [done, task.fields["best"]]))
@@ -153,18 +157,18 @@ class RunProgress:
         self._token = _show_phase.set(self.show_phase)
         if self._is_study:
             self._progress.start()
-            self._print_unless_quick(self._study)
+            self._print_unless_quick(self._study_bar)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         _show_phase.reset(self._token)
-        self._exits.close()
+        self._exit_stack.close()
         if kind is None:
-            for run, bar in self._jobs.values():
-                self._end(run, bar)
-            self._jobs.clear()
+            for run, bar in self._bars_by_job.values():
+                self._end_run(run, bar)
+            self._bars_by_job.clear()
             self._show_study()
-            if self._line and (text := self._done_text(self._line[0])) != self._line[1]:
+            if self._last_line and (text := self._describe_done(self._last_line[0])) != self._last_line[1]:
                 self._console.print(text, soft_wrap=True)
         if kind and issubclass(kind, SearchlabError):
             self._progress.live.transient = True  # leaves only the error message
@@ -178,7 +182,7 @@ class _CompletedColumn(MofNCompleteColumn):
         return super().render(task).append(task.fields["unit"])
 
 
-def progress_bars(console: Console) -> Progress:
+def make_progress_bars(console: Console) -> Progress:
     """Return progress bars that show what is done, the best result and the time left.
 
     The fields of each bar are ``best``, the best result, and ``unit``, the unit of what is done.
@@ -194,24 +198,24 @@ def progress_bars(console: Console) -> Progress:
     )
 
 
-def _throughput(workload: Workload, seconds: float) -> str:
+def _format_throughput(workload: Workload, seconds: float) -> str:
     return format_speed(workload.flops / seconds / 1e9, workload.unit) if math.isfinite(seconds) else "no success yet"
 
 
 def log_trials(run: Run) -> OnTrial:
     """Return a function that logs each new trial of ``run``: its number, config, result, and the best one so far."""
     workload = run.space.workload
-    best = math.inf
+    best_cost = math.inf
 
     def on_trial(trial: Trial, replayed: bool) -> None:
-        nonlocal best
-        best = min(best, trial.cost)
+        nonlocal best_cost
+        best_cost = min(best_cost, trial.cost)
         if replayed or not LOGGER.isEnabledFor(logging.INFO):
             return
         measurement = trial.measurement
-        result = _throughput(workload, trial.cost)
+        result_text = _format_throughput(workload, trial.cost)
         if measurement.failure:
-            result = ": ".join(
+            result_text = ": ".join(
                 part for part in (measurement.failure, escape_to_one_line(measurement.message)[:200]) if part
             )
         LOGGER.info(
@@ -220,8 +224,8 @@ def log_trials(run: Run) -> OnTrial:
             run.strategy.name,
             run.seed,
             trial.index,
-            result,
-            _throughput(workload, best),
+            result_text,
+            _format_throughput(workload, best_cost),
             json.dumps(trial.config.to_json()),
         )
 
@@ -252,9 +256,9 @@ def show_progress(progress: bool | Console, runs: Sequence[Run], on_run: OnRun) 
     """
     with open_progress(progress, runs) as bars:
 
-        def on_each_run(run: Run, number: int, count: int, job: int) -> OnChargedTrial:
-            callbacks = [on_run(run, number, count, job), log_trials(run)]
-            advance = None if bars is None else bars.on_run(run, number, count, job)
+        def on_each_run(run: Run, run_number: int, run_count: int, job: int) -> OnChargedTrial:
+            callbacks = [on_run(run, run_number, run_count, job), log_trials(run)]
+            advance = None if bars is None else bars.on_run(run, run_number, run_count, job)
 
             def on_trial(trial: Trial, replayed: bool, charged: float) -> None:
                 for callback in filter(None, callbacks):

@@ -180,8 +180,8 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for name in ("policies", "cost_models", *(() if self.suite else ("workloads", "spaces"))):
             if not getattr(self, name) and not (name == "policies" and self.suite and self.claims):
                 suite = ", or specify a suite" if name in SUITE_KEYS else ""
-                kind = name.replace("_", "")
-                raise ValueError(f"{name} must not be empty; add one from searchlab list {kind}{suite}")
+                plugin_kind = name.replace("_", "")
+                raise ValueError(f"{name} must not be empty; add one from searchlab list {plugin_kind}{suite}")
         titles = [entry.title for entry in self.space_entries]
         for entry in self.policy_entries:
             for name in entry.spaces:
@@ -224,15 +224,17 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Raises:
             SearchlabError: If the number of trials depends on the difficulty and the difficulty is unknown.
         """
-        parts = ("trials", "seconds", "stop_after")
-        trials, seconds, stop_after = (getattr(self if getattr(entry, name) is None else entry, name) for name in parts)
+        limit_names = ("trials", "seconds", "stop_after")
+        trials, seconds, stop_after = (
+            getattr(self if getattr(entry, name) is None else entry, name) for name in limit_names
+        )
         if isinstance(trials, str):
-            if (costs := all_costs()) is None:
+            if (space_costs := all_costs()) is None:
                 raise SearchlabError(
                     f"trials = {trials!r} requires a complete table of each space, from which the difficulty is "
                     f"computed; specify a number of trials instead"
                 )
-            trials = parse_difficulty(trials, costs.costs)
+            trials = parse_difficulty(trials, space_costs.costs)
         return budget_of(trials, seconds, stop_after)
 
 

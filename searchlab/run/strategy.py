@@ -43,7 +43,7 @@ class SpaceChoice:
         label: str = "",
         *,
         settings: Settings | None = None,
-        base: Path = Path(),
+        base_dir: Path = Path(),
     ) -> SpaceChoice:
         """Create the space specified by ``spec``.
 
@@ -54,7 +54,7 @@ class SpaceChoice:
             label: The name to use in figures and tables, if it differs from the plug-in's name.
             settings: How to measure. If the space has no programs and is specified without options, it uses the options
                 recorded in the table that supplies the measurements.
-            base: The directory that relative paths start from.
+            base_dir: The directory that relative paths start from.
 
         Raises:
             SearchlabError: If ``spec`` is a Space object with a different workload or target.
@@ -71,8 +71,8 @@ class SpaceChoice:
         without_programs = not getattr(space_class, "has_programs", True)
         recorded_space = None
         if isinstance(settings, TableSettings) and not plugin.options and without_programs:
-            recorded_space = settings.find_space(plugin.name, str(workload), base)
-        with names_from(base) if recorded_space else nullcontext():
+            recorded_space = settings.find_space(plugin.name, str(workload), base_dir)
+        with names_from(base_dir) if recorded_space else nullcontext():
             return cls(SPACES.make(recorded_space or plugin, workload, target), recorded_space or plugin, label)
 
     @classmethod

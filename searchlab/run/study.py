@@ -19,10 +19,10 @@ from rich.console import Console
 
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, UnsupportedSpace, UnsupportedWorkload, did_you_mean, shorten_text
-from ..executors.contract import PlainExecutor, RunExecutor, choose_executor, start
+from ..executors.contract import PlainExecutor, RunExecutor, choose_executor, start_executor
 from ..files import MAX_NAME_BYTES, file_name, read_text, resolve_inside
 from ..log.budget import UNLIMITED
-from ..log.plan import JSON, TOML, PlannedRun, write_plan, write_study_copy
+from ..log.plan import JSON_COPY_NAME, TOML_COPY_NAME, PlannedRun, write_plan, write_study_copy
 from ..log.result import Result, Results
 from ..measure.contract import SpaceCosts
 from ..measure.settings import LocalSettings, Settings, add_kind, settings_for
@@ -36,7 +36,7 @@ from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
 from .execute import execute, warn_of_a_busy_machine, warn_of_results
 from .objects import UserObjects, names_for_objects
-from .plan import OnRun, Plan, Run, plan_run, select_shard, space_spec
+from .plan import OnRun, Plan, Run, make_space_spec, plan_run, select_shard
 from .progress import show_progress
 from .spec import SUITE_KEYS, PluginEntry, PolicyEntry, StudySpec, budget_of
 from .strategy import SpaceChoice, Strategy
@@ -97,7 +97,7 @@ class Study:
         """Load a study file (TOML). Raises SearchlabError if it is invalid, naming the key and the valid values."""
         path = Path(path)
         text = read_text(path, kind="the study")
-        return replace(cls._from_data(parse_toml(text, path), path.parent, str(path)), copy=(TOML, text))
+        return replace(cls._from_data(parse_toml(text, path), path.parent, str(path)), copy=(TOML_COPY_NAME, text))
 
     @classmethod
     @checks_arguments
@@ -126,7 +126,7 @@ class Study:
             raise SearchlabError(
                 f"the study contains {text}, which UTF-8 cannot encode; remove lone surrogates"
             ) from None
-        return replace(study, objects=objects, copy=(JSON, text))
+        return replace(study, objects=objects, copy=(JSON_COPY_NAME, text))
 
     @classmethod
     def _from_data(cls, data: dict[str, Any], base: Path, source: str) -> Study:
@@ -134,7 +134,7 @@ class Study:
             names = [name for name in workloads if isinstance(name, str)]
             data = {**data, "measure": add_kind(data["measure"], names)}
         if isinstance(spaces := data.get("spaces"), list | tuple):
-            data = {**data, "spaces": [space_spec(space) if _maps_knobs(space) else space for space in spaces]}
+            data = {**data, "spaces": [make_space_spec(space) if _maps_knobs(space) else space for space in spaces]}
         if "suite" not in data:
             return cls(convert(data, StudySpec, source), base)
         for name in SUITE_KEYS:
@@ -162,14 +162,18 @@ class Study:
         spec = self.spec
         for model in spec.cost_model_entries:  # including those that no policy uses
             COST_MODELS.check_name(model.name)
-        strategies = [(entry, strategy) for entry in spec.policy_entries for strategy in self._make_strategies(entry)]
+        strategies = [
+            (policy_entry, strategy)
+            for policy_entry in spec.policy_entries
+            for strategy in self._make_strategies(policy_entry)
+        ]
         _check_distinct("policy", [file_name(strategy.label) for _, strategy in strategies])
         self._check_references(strategies)
         space_groups, skipped = self._plan_spaces()
         statistic = space_groups[0][0].settings.statistic
         earlier_runs = {
             sources: EarlierRuns.from_sources(sources, statistic, self.base)
-            for sources in dict.fromkeys(self._warm_start_sources(entry) for entry, _ in strategies)
+            for sources in dict.fromkeys(self._warm_start_sources(policy_entry) for policy_entry, _ in strategies)
         }
         runs: list[Run] = []
         warm_starts: dict[Sources, list[WarmStart]] = defaultdict(list)
@@ -182,7 +186,7 @@ class Study:
                     warm_starts[sources].append(run.warm_start)
                 skipped += skipped_strategies
             runs += [
-                replace(run, seed=seed, log=run.log / f"seed{seed}.jsonl")
+                replace(run, seed=seed, log_path=run.log_path / f"seed{seed}.jsonl")
                 for seed in spec.seed_list
                 for run in first_seed_runs
             ]
@@ -207,51 +211,54 @@ class Study:
         runs: list[tuple[Sources, Run]] = []
         skipped: list[str] = []
         all_costs = cache(partial(self._read_all_costs, space))
-        for entry, strategy in strategies:
-            if entry.spaces and space.choice.name not in entry.spaces:
+        for policy_entry, strategy in strategies:
+            if policy_entry.spaces and space.choice.name not in policy_entry.spaces:
                 continue
             run = Run(
                 space.choice,
                 strategy,
                 spec.seed_list[0],
-                entry.batch or spec.batch,
-                spec.budget(entry, all_costs),
+                policy_entry.batch or spec.batch,
+                spec.budget(policy_entry, all_costs),
                 space.settings,
                 space.directory / file_name(strategy.label),
                 contrasts=tuple(spec.contrasts),
                 starts=strategy.name if spec.starts == "own" else "",
             )
-            sources = self._warm_start_sources(entry)
+            sources = self._warm_start_sources(policy_entry)
             try:
                 runs.append((sources, plan_run(run, earlier_runs[sources], self.base)))
             except UnsupportedSpace as error:
-                skipped.append(f"{run.log} is not searched: {error}")
+                skipped.append(f"{run.log_path} is not searched: {error}")
         return runs, skipped
 
-    def _warm_start_sources(self, entry: PolicyEntry) -> Sources:
-        return tuple(self.spec.warm_start if entry.warm_start is None else entry.warm_start)
+    def _warm_start_sources(self, policy_entry: PolicyEntry) -> Sources:
+        return tuple(self.spec.warm_start if policy_entry.warm_start is None else policy_entry.warm_start)
 
     def _check_references(self, strategies: Sequence[tuple[PolicyEntry, Strategy]]) -> None:
         """Raise SearchlabError if a contrast or claim refers to a strategy that is not in the study."""
         spec = self.spec
-        names = [*(strategy.label for _, strategy in strategies), *(self.suite.baseline_paths if self.suite else ())]
-        spaces = [entry.title for entry in spec.space_entries]
+        strategy_names = [
+            *(strategy.label for _, strategy in strategies),
+            *(self.suite.baseline_paths if self.suite else ()),
+        ]
+        spaces = [space_entry.title for space_entry in spec.space_entries]
         names_with_space = [  # as in a report on several spaces
             f"{space} / {strategy.label}"
             for space in spaces
-            for entry, strategy in strategies
-            if space in (entry.spaces or spaces)
+            for policy_entry, strategy in strategies
+            if space in (policy_entry.spaces or spaces)
         ]
         in_contrasts = [name for pair in spec.contrasts for name in pair]
         in_claims = [name for claim in spec.claims for name in (claim.strategy, *claim.opponents)]
-        for key, references, choices in (
-            ("contrasts", in_contrasts, names),
-            ("claims", in_claims, names + names_with_space),
+        for study_key, references, choices in (
+            ("contrasts", in_contrasts, strategy_names),
+            ("claims", in_claims, strategy_names + names_with_space),
         ):
             for name in references:
                 if name not in choices:
                     hint = did_you_mean(name, choices)
-                    raise SearchlabError(f"{key} refer to the strategy {name!r}, which is not in the study{hint}")
+                    raise SearchlabError(f"{study_key} refer to the strategy {name!r}, which is not in the study{hint}")
 
     def _read_all_costs(self, space: PlannedSpace) -> SpaceCosts | None:
         if not space.settings.replays:
@@ -273,8 +280,8 @@ class Study:
                 for table in tables
             ], []
         workloads = [self.objects.workloads.get(text) or parse_workload(text) for text in spec.workloads]
-        entries = spec.space_entries
-        _check_distinct("space", [file_name(entry.title) for entry in entries])
+        space_entries = spec.space_entries
+        _check_distinct("space", [file_name(space_entry.title) for space_entry in space_entries])
         _check_distinct("workload", [str(workload) for workload in workloads])
         target = None if spec.target is None else resolve_target(spec.target)
         if target is None and len(self.objects.spaces) < len(spec.spaces):  # Space objects have their own target
@@ -283,51 +290,64 @@ class Study:
         spaces: list[PlannedSpace] = []
         skipped: list[str] = []
         for workload in workloads:
-            for entry in entries:
+            for space_entry in space_entries:
                 try:
-                    choice = self._make_space(workload, entry, target)
-                    space_key = (str(workload), choice.space.fingerprint)
-                    if measurable_spaces is not None and space_key not in measurable_spaces:
+                    choice = self._make_space(workload, space_entry, target)
+                    if (
+                        measurable_spaces is not None
+                        and (str(workload), choice.space.fingerprint) not in measurable_spaces
+                    ):
                         raise UnsupportedWorkload("no table contains it for this target")
                 except UnsupportedWorkload as error:
-                    skipped.append(f"{workload} is not searched in {entry.title}: {error}")
+                    skipped.append(f"{workload} is not searched in {space_entry.title}: {error}")
                     continue
-                directory = Path(file_name(str(workload)), file_name(entry.title))
+                directory = Path(file_name(str(workload)), file_name(space_entry.title))
                 spaces.append(PlannedSpace(directory, choice, settings_for(workload, spec.measure)))
         if not spaces:
             raise SearchlabError("no space in the study supports any of its workloads. " + "; ".join(skipped))
         return [spaces], skipped
 
-    def _make_space(self, workload: Workload, entry: PluginEntry, target: Target | None) -> SpaceChoice:
+    def _make_space(self, workload: Workload, space_entry: PluginEntry, target: Target | None) -> SpaceChoice:
         """Create the space of an entry. Raises UnsupportedWorkload if it has no programs for the workload."""
         spec = self.spec
-        spaces_by_workload = self.objects.spaces.get(entry.title)
+        spaces_by_workload = self.objects.spaces.get(space_entry.title)
         if spaces_by_workload is None:
-            return SpaceChoice.from_spec(entry, workload, target, entry.label, settings=spec.measure, base=self.base)
+            return SpaceChoice.from_spec(
+                space_entry, workload, target, space_entry.label, settings=spec.measure, base_dir=self.base
+            )
         if str(workload) not in spaces_by_workload:
             raise UnsupportedWorkload(f"this space is for {', '.join(spaces_by_workload)}")
         space = spaces_by_workload[str(workload)]
-        return SpaceChoice.from_spec(space, workload, target if spec.target is not None else None, entry.label)
+        return SpaceChoice.from_spec(space, workload, target if spec.target is not None else None, space_entry.label)
 
-    def _make_strategies(self, entry: PolicyEntry) -> Iterator[Strategy]:
+    def _make_strategies(self, policy_entry: PolicyEntry) -> Iterator[Strategy]:
         """Yield a policy's labelled strategies, one for each cost model that the policy is to use."""
-        policy = {"name": self.objects.policies.get(entry.name, entry.name), "options": entry.options}
+        policy = {
+            "name": self.objects.policies.get(policy_entry.name, policy_entry.name),
+            "options": policy_entry.options,
+        }
         cls = POLICIES.resolve(policy)[1]
-        POLICIES.check_class(entry.name, cls)
-        if not cls.traits.takes_cost_model or entry.cost_model or cls.traits.own_model:
-            yield Strategy.from_specs(policy, entry.cost_model, entry.features, entry.title)
+        POLICIES.check_class(policy_entry.name, cls)
+        if not cls.traits.takes_cost_model or policy_entry.cost_model or cls.traits.own_model:
+            yield Strategy.from_specs(policy, policy_entry.cost_model, policy_entry.features, policy_entry.title)
             return
         models = self.spec.cost_model_entries
         for model in models:
             suffix = f"+{model.title}" if len(models) > 1 else ""
-            yield Strategy.from_specs(policy, model, entry.features or model.features, entry.title + suffix)
+            yield Strategy.from_specs(
+                policy, model, policy_entry.features or model.features, policy_entry.title + suffix
+            )
 
     @property
     def baselines(self) -> list[str]:
         """The names of the suite's baselines to which the study refers, sorted."""
         if self.suite is None:
             return []
-        labels = {strategy.label for entry in self.spec.policy_entries for strategy in self._make_strategies(entry)}
+        labels = {
+            strategy.label
+            for policy_entry in self.spec.policy_entries
+            for strategy in self._make_strategies(policy_entry)
+        }
         names = {name for pair in self.spec.contrasts for name in pair}
         names |= {name for claim in self.spec.claims for name in (claim.strategy, *claim.opponents)}
         return sorted(names & self.suite.baseline_paths.keys() - labels)
@@ -336,8 +356,8 @@ class Study:
         """Return the runs for the plan file that is stored next to the logs."""
         return [
             PlannedRun(
-                log=run.log.as_posix(),
-                workload=run.log.parts[0] if self.suite else run.workload,
+                log=run.log_path.as_posix(),
+                workload=run.log_path.parts[0] if self.suite else run.workload_name,
                 space=run.space_choice.name,
                 strategy=run.strategy.name,
                 seed=run.seed,
@@ -393,11 +413,11 @@ class Study:
             RunsFailed: If any runs failed. It is raised at the end, when all other runs are complete.
         """
         planned_runs = self.plan().runs
-        all_runs = [replace(run, log=Path(out) / run.log, discard=discard) for run in planned_runs]
-        logs_in_shard = {Path(out) / run.log for run in select_shard(planned_runs, *shard)}
-        runs = [run for run in all_runs if run.log in logs_in_shard]
+        all_runs = [replace(run, log_path=Path(out) / run.log_path, discard=discard) for run in planned_runs]
+        logs_in_shard = {Path(out) / run.log_path for run in select_shard(planned_runs, *shard)}
+        runs = [run for run in all_runs if run.log_path in logs_in_shard]
         for run in runs:
-            resolve_inside(run.log, Path(out))
+            resolve_inside(run.log_path, Path(out))
 
         def write_files() -> None:
             write_plan(Path(out), self.planned_runs(), self.spec.claims)
@@ -412,7 +432,7 @@ class Study:
                 run_executor = executor if isinstance(executor, RunExecutor) else PlainExecutor(executor)
             elif (plugin := choose_executor(self.spec.executor, executor, jobs)) is not None:
                 exclusive = any(run.settings.exclusive for run in runs)
-                run_executor = stack.enter_context(start(plugin, exclusive, Path(out)))
+                run_executor = stack.enter_context(start_executor(plugin, exclusive, Path(out)))
             on_each_run = stack.enter_context(show_progress(progress, runs, on_run or (lambda *_: None)))
             if not planned_runs:  # the study's claims are only about the suite's baselines
                 write_files()
@@ -427,7 +447,7 @@ class Study:
                     study_runs=all_runs,
                 )
         warn_of_results(runs, logs)
-        return Results(Result(logs[run.log], run.space) for run in runs)
+        return Results(Result(logs[run.log_path], run.space) for run in runs)
 
     def _repr_html_(self) -> str:
         def names(entries: Iterable[PluginEntry]) -> str:

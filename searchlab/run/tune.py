@@ -18,7 +18,7 @@ from ..space import Space
 from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
 from .execute import execute_run, warn_of_a_busy_machine, warn_of_results
-from .plan import DEFAULT_POLICY, OnTrial, Run, default_spaces, plan_run, space_spec
+from .plan import DEFAULT_POLICY, OnTrial, Run, list_default_spaces, make_space_spec, plan_run
 from .progress import show_progress
 from .spec import budget_of
 from .strategy import SpaceChoice, Strategy
@@ -111,7 +111,7 @@ def tune(
         >>> result.best.gflops > 0
         True
     """
-    spec = space_spec(space, restrictions, schedule)
+    spec = make_space_spec(space, restrictions, schedule)
     parsed_workload = parse_workload(workload)
     settings = settings_for(parsed_workload, measure)
     if target is None and not isinstance(space, Space):
@@ -119,7 +119,7 @@ def tune(
     resolved_target = None if target is None else resolve_target(target)
     sources = [warm_start] if isinstance(warm_start, str | Path | Result) else warm_start
     earlier_runs = EarlierRuns.from_sources(sources, settings.statistic)
-    specs = default_spaces(parsed_workload) if spec is None else [spec]
+    specs = list_default_spaces(parsed_workload) if spec is None else [spec]
     with nullcontext() if log else ScratchFolder() as folder:
         run = Run(
             SpaceChoice.from_specs(specs, parsed_workload, resolved_target, settings=settings),
@@ -136,5 +136,5 @@ def tune(
         warn_of_a_busy_machine([run])
         with show_progress(progress, [run], lambda *_: on_trial) as on_run:
             complete_log = execute_run(run, Path(), on_run)
-        warn_of_results([run], {run.log: complete_log})
+        warn_of_results([run], {run.log_path: complete_log})
     return Result(complete_log, run.space)

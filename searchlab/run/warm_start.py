@@ -105,15 +105,15 @@ class EarlierRun:
 
 def read_earlier_run(path: Path, statistic: Statistic, directory: Path | None = None) -> EarlierRun:
     """Read the log at ``path``. Its digest is that of its complete lines, uncompressed."""
-    data = read_log_bytes(path)
-    log = decode_log(path, data)
-    return EarlierRun(log, hashlib.sha256(data[: log.size]).hexdigest()[:32], statistic, directory)
+    log_bytes = read_log_bytes(path)
+    log = decode_log(path, log_bytes)
+    return EarlierRun(log, hashlib.sha256(log_bytes[: log.size]).hexdigest()[:32], statistic, directory)
 
 
-def _read_directory(path: Path, statistic: Statistic) -> list[EarlierRun]:
+def _read_directory(directory: Path, statistic: Statistic) -> list[EarlierRun]:
     """Return the runs in a directory that have trials, oldest first."""
     runs: dict[str, EarlierRun] = {}
-    for run in read_each(find_logs(path), lambda log: read_earlier_run(log, statistic, path)):
+    for run in read_each(find_logs(directory), lambda path: read_earlier_run(path, statistic, directory)):
         if run.trials:
             runs.setdefault(run.digest, run)
     return sorted(runs.values(), key=lambda run: (run.log.header.created, run.digest))
@@ -137,13 +137,13 @@ class WarmStart:
         same_space: The runs in the same space.
         other_spaces: The runs in other spaces.
         directories: The directories that contain some of these runs.
-        default: Whether the run's first trial is the default config of its space.
+        includes_default_config: Whether the run's first trial is the default config of its space.
     """
 
     same_space: tuple[EarlierRun, ...] = ()
     other_spaces: tuple[EarlierRun, ...] = ()
     directories: tuple[Path, ...] = ()
-    default: bool = False
+    includes_default_config: bool = False
 
     @property
     def runs(self) -> tuple[EarlierRun, ...]:
@@ -156,37 +156,40 @@ class WarmStart:
     @property
     def sources(self) -> tuple[str, ...]:
         """What the log's header records; see :class:`~searchlab.log.format.Header`."""
-        return (*((DEFAULT_CONFIG,) if self.default else ()), *self.digests)
+        return (*((DEFAULT_CONFIG,) if self.includes_default_config else ()), *self.digests)
 
     @property
     def trials(self) -> list[Trial]:
         return [trial for run in self.same_space for trial in run.trials]
 
-    def exclude(self, logs: Set[Path]) -> WarmStart:
-        """Return this warm start without the runs that were found in a directory and whose logs are among ``logs``."""
+    def exclude(self, log_paths: Set[Path]) -> WarmStart:
+        """Return this warm start without the runs from directories whose logs are among ``log_paths``."""
 
         def is_kept(run: EarlierRun) -> bool:
-            return not (run.directory is not None and real_path(run.log.path) in logs)
+            return not (run.directory is not None and real_path(run.log.path) in log_paths)
 
         same_space, other_spaces = (tuple(filter(is_kept, runs)) for runs in (self.same_space, self.other_spaces))
         return replace(self, same_space=same_space, other_spaces=other_spaces)
 
     def restore(
-        self, header: Header, log: Path, space_choice: SpaceChoice, strategy: Strategy, statistic: Statistic
+        self, header: Header, log_path: Path, space_choice: SpaceChoice, strategy: Strategy, statistic: Statistic
     ) -> WarmStart:
         """Return the warm start of an earlier run of the study, whose log has this ``header``.
 
         Logs that were specified only now are added, and are rejected later, when the run's header is compared.
 
         Raises:
-            SearchlabError: If the directories do not contain one of the logs; the message names ``log``, the run's log.
+            SearchlabError: If the directories do not contain one of the logs; the message names the run's ``log_path``.
         """
         runs_by_digest = {run.digest: run for run in self.runs}
         digests = [digest for digest in header.warm_start if digest != DEFAULT_CONFIG]
-        runs = [runs_by_digest.get(digest) or find_run(self.directories, digest, statistic, log) for digest in digests]
+        runs = [
+            runs_by_digest.get(digest) or find_earlier_run(self.directories, digest, statistic, log_path)
+            for digest in digests
+        ]
         runs += [run for digest, run in runs_by_digest.items() if run.directory is None and digest not in digests]
         warm_start = select_runs(runs, space_choice, strategy)
-        return replace(warm_start, directories=self.directories, default=self.default)
+        return replace(warm_start, directories=self.directories, includes_default_config=self.includes_default_config)
 
     def feed(self, policy: Policy, cost_model: BoundCostModel | None, trials: Sequence[Trial] = ()) -> None:
         """Train the cost model on the runs in other spaces, and warm-start the policy with the runs in its own space.
@@ -215,16 +218,16 @@ class EarlierRuns:
 
     Attributes:
         runs: All runs; those in directories come first.
-        default: Whether the default config is among the sources.
+        includes_default_config: Whether the default config is among the sources.
     """
 
     runs: tuple[EarlierRun, ...] = ()
     directories: tuple[Path, ...] = ()
-    default: bool = False
+    includes_default_config: bool = False
 
     @classmethod
-    def from_sources(cls, sources: Sequence[Source], statistic: Statistic, base: Path = Path()) -> EarlierRuns:
-        """Read the logs in ``sources``, whose paths are relative to ``base``.
+    def from_sources(cls, sources: Sequence[Source], statistic: Statistic, base_dir: Path = Path()) -> EarlierRuns:
+        """Read the logs in ``sources``, whose paths are relative to ``base_dir``.
 
         Raises SearchlabError if a log is damaged, has no trials or is specified twice.
         """
@@ -234,7 +237,7 @@ class EarlierRuns:
             if source == DEFAULT_CONFIG:
                 continue
             if isinstance(source, str) and source.startswith("suite:"):
-                suite = find_suite(source.removeprefix("suite:"), base)
+                suite = find_suite(source.removeprefix("suite:"), base_dir)
                 runs += (_read_table(table, statistic) for table in suite.tables)
                 continue
             if isinstance(source, Result):
@@ -244,7 +247,7 @@ class EarlierRuns:
                     f"a warm start must be a log, a directory of logs, a result, a suite or {DEFAULT_CONFIG!r}, not "
                     f"{source!r:.200}"
                 )
-            path = base / source
+            path = base_dir / source
             if path.is_dir():
                 directory_runs = _read_directory(path, statistic)
                 if not directory_runs:
@@ -260,28 +263,28 @@ class EarlierRuns:
             runs.append(run)
         return cls(tuple(runs), tuple(directories), DEFAULT_CONFIG in sources)
 
-    def warm_start(self, space_choice: SpaceChoice, strategy: Strategy, machine: str) -> WarmStart:
+    def make_warm_start(self, space_choice: SpaceChoice, strategy: Strategy, machine: str) -> WarmStart:
         """Return the runs that ``strategy`` can use on ``machine``, which is "" if it is unknown; see select_runs.
 
         Of the runs in directories, those in the same space must have been measured on the same machine.
         """
         space = space_choice.space
         runs: dict[str, EarlierRun] = {}
-        other_machines: dict[Path, set[str]] = {}
+        machines_by_directory: dict[Path, set[str]] = {}
         for run in self.runs:
             header = run.log.header
-            is_other = machine and header.measured_on not in ("", machine)
-            if run.directory is not None and header.fingerprint == space.fingerprint and is_other:
-                other_machines.setdefault(run.directory, set()).add(header.measured_on)
+            is_other_machine = machine and header.measured_on not in ("", machine)
+            if run.directory is not None and header.fingerprint == space.fingerprint and is_other_machine:
+                machines_by_directory.setdefault(run.directory, set()).add(header.measured_on)
             else:
                 runs[run.digest] = run
-        for path, machines in other_machines.items():
+        for directory, machines in machines_by_directory.items():
             warn(
-                f"the logs of {space.workload} in {path} that were measured on {' and '.join(sorted(machines))} are "
-                f"no warm start for runs on {machine}"
+                f"the logs of {space.workload} in {directory} that were measured on {' and '.join(sorted(machines))} "
+                f"are no warm start for runs on {machine}"
             )
         warm_start = select_runs(list(runs.values()), space_choice, strategy)
-        return replace(warm_start, directories=self.directories, default=self.default)
+        return replace(warm_start, directories=self.directories, includes_default_config=self.includes_default_config)
 
     def check_used(self, warm_starts: Sequence[WarmStart]) -> None:
         """Raise SearchlabError if none of ``warm_starts`` uses a log that was specified.
@@ -289,10 +292,10 @@ class EarlierRuns:
         Suites may be unused. A directory that is not used causes a SearchlabWarning.
         """
         used_digests = {digest for warm_start in warm_starts for digest in warm_start.digests}
-        for path in self.directories:
-            digests = {run.digest for run in self.runs if run.directory == path}
+        for directory in self.directories:
+            digests = {run.digest for run in self.runs if run.directory == directory}
             if used_digests.isdisjoint(digests):
-                text = f"no run can learn from any of the {len(digests)} logs in {path}, so it starts without them"
+                text = f"no run can learn from any of the {len(digests)} logs in {directory}, so it starts without them"
                 warn(text)
         for run in self.runs:
             if run.directory is None and not run.is_from_suite and run.digest not in used_digests:
@@ -331,21 +334,21 @@ def select_runs(runs: Sequence[EarlierRun], space_choice: SpaceChoice, strategy:
     )
 
 
-def find_run(directories: Sequence[Path], digest: str, statistic: Statistic, log: Path) -> EarlierRun:
+def find_earlier_run(directories: Sequence[Path], digest: str, statistic: Statistic, log_path: Path) -> EarlierRun:
     """Return the run whose log, or the beginning of whose log, has this digest; the log may have grown since.
 
-    Raises SearchlabError, which names the new run's ``log``, if there is no such run.
+    Raises SearchlabError, which names the new run's ``log_path``, if there is no such run.
     """
     for directory in directories:
         for path in find_logs(directory):
-            data = read_log_bytes(path)
-            sha, size = hashlib.sha256(), 0
-            for line in data.splitlines(keepends=True):
-                sha.update(line)
+            log_bytes = read_log_bytes(path)
+            hasher, size = hashlib.sha256(), 0
+            for line in log_bytes.splitlines(keepends=True):
+                hasher.update(line)
                 size += len(line)
-                if sha.hexdigest().startswith(digest):
-                    return EarlierRun(decode_log(path, data[:size]), digest, statistic, directory)
+                if hasher.hexdigest().startswith(digest):
+                    return EarlierRun(decode_log(path, log_bytes[:size]), digest, statistic, directory)
     raise SearchlabError(
-        f"a run in {log.parent} started from a log that {', '.join(map(str, directories))} does not contain (digest "
-        f"{digest}); restore that log, or choose a different path for this run's log"
+        f"a run in {log_path.parent} started from a log that {', '.join(map(str, directories))} does not contain "
+        f"(digest {digest}); restore that log, or choose a different path for this run's log"
     )

@@ -162,7 +162,7 @@ def read_suite_study_runs(study: Study, logs_dir: Path) -> ComparedRuns:
     Raises SearchlabError if the logs cannot be read or compared.
     """
     assert study.suite is not None
-    log_paths = [logs_dir / run.log for run in study.plan().runs]
+    log_paths = [logs_dir / run.log_path for run in study.plan().runs]
     new_results = collect_trajectories(study.suite, [log for log in log_paths if log.exists()])
     baseline_runs = read_baselines(study.suite, study.baselines)
     check_baselines(study.suite, baseline_runs)

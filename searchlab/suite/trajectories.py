@@ -142,9 +142,9 @@ class RecordedTable:
     @cached_property
     def columns(self) -> Columns:
         """The table's columns as a run would have them if its strategy took no time."""
-        spent = self.log.spent.copy()
+        spent = self.log.spent_seconds.copy()
         spent[:, :2] = 0.0
-        return replace(Columns.from_log(self.log, {}), spent=spent)
+        return replace(Columns.from_log(self.log, {}), spent_seconds=spent)
 
     @cached_property
     def optimum(self) -> float | None:

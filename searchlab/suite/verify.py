@@ -27,7 +27,7 @@ from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, SearchlabWarning
 from ..files import FileMissing, read_text, write_file
 from ..log.budget import Budget
-from ..log.programs import version_changes
+from ..log.programs import list_version_changes
 from ..log.read import RESULT_FILE_NAME
 from ..machine.host import library_versions
 from ..machine.scratch import ScratchFolder
@@ -337,7 +337,7 @@ class Replayer:
         if new_run == original:
             return ""
         run_title = f"{trajectories.strategy} over {table.table.name} with seed {original.seed}"
-        changes = version_changes(trajectories.versions)
+        changes = list_version_changes(trajectories.versions)
         changes_text = f"; these versions have changed since: {', '.join(changes)}" if changes else ""
         for trial, (before, after) in enumerate(zip(original.configs, positions, strict=False)):
             if before != after:

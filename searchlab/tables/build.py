@@ -20,13 +20,13 @@ from ..log.budget import Budget
 from ..log.format import TABLE_LABEL, Log, Record
 from ..log.read import LOG_SUFFIXES, WRITABLE_SUFFIX, read_log
 from ..log.result import Result
-from ..log.writer import check_identity, compress, write_log
+from ..log.writer import check_identity, compress_log, write_log
 from ..measure.settings import LocalSettings, Settings, add_kind
 from ..options import Seed, Trials, checks_arguments
 from ..plugins import PluginSpec
 from ..records import select_first_of_each_program
 from ..run.execute import execute_run
-from ..run.plan import OnChargedRun, Run, space_spec
+from ..run.plan import OnChargedRun, Run, make_space_spec
 from ..run.progress import show_progress
 from ..run.spec import PolicyEntry
 from ..run.study import Study
@@ -119,7 +119,7 @@ def runs_for_tables(runs: Sequence[Run], out: Path | None, default: Path, passes
     if passes and not can_time_again:
         raise SearchlabError("only programs on this machine can be timed again without rebuilding; set passes to 0")
     if out is None or not out.name.endswith(LOG_SUFFIXES):
-        return [_make_table_run(run, (out or default) / run.log, passes) for run in runs]
+        return [_make_table_run(run, (out or default) / run.log_path, passes) for run in runs]
     if len(runs) > 1:
         raise SearchlabError(f"cannot write {len(runs)} tables to one file, {out}; pass a directory as --out")
     return [_make_table_run(runs[0], out, passes)]
@@ -131,14 +131,14 @@ def _make_table_run(run: Run, path: Path, passes: int) -> TableRun:
     Without passes, a table that is a plain log needs none.
     """
     if not passes and path.name.endswith(WRITABLE_SUFFIX):
-        return TableRun(replace(run, log=path), path)
+        return TableRun(replace(run, log_path=path), path)
     ending = next(ending for ending in LOG_SUFFIXES if path.name.endswith(ending))
     work_dir = path.with_name(path.name.removesuffix(ending) + WORK_DIR_SUFFIX)
     settings = run.settings
     if passes:
         assert isinstance(settings, LocalSettings)
         settings = msgspec.structs.replace(settings, programs=str(work_dir / "programs"), sentinel=0, finalists=0)
-    return TableRun(replace(run, log=work_dir / "built.jsonl", settings=settings), path, passes)
+    return TableRun(replace(run, log_path=work_dir / "built.jsonl", settings=settings), path, passes)
 
 
 @checks_arguments
@@ -191,7 +191,7 @@ def build_table(
     """
     if not str(path).endswith(LOG_SUFFIXES):
         raise SearchlabError(f"the name of a table must end in .parquet or .jsonl, unlike {str(path)!r}")
-    space_entry = space_spec(space, restrictions, schedule)
+    space_entry = make_space_spec(space, restrictions, schedule)
     study_keys = {"workloads": [workload], "spaces": [space_entry], "policies": ["random"], "target": target}
     if measure is not None:
         study_keys["measure"] = measure
@@ -240,13 +240,15 @@ def plan_tables(study: Study, limit: int | None = None, seed: int = 0) -> tuple[
         space_size = run.space.size(limit) if limit and run.space.builds_programs else run.space.size()
         if space_size is None and limit is None:
             raise SearchlabError(
-                f"{run.space_choice.name} has too many configs to count for {run.workload}; set --limit to the "
+                f"{run.space_choice.name} has too many configs to count for {run.workload_name}; set --limit to the "
                 f"number of configs to measure"
             )
         trials = min(number for number in (space_size, limit) if number is not None)
-        log = Path(f"{run.log.parent.parent}.jsonl")
+        log_path = Path(f"{run.log_path.parent.parent}.jsonl")
         runs.append(
-            replace(run, space_choice=replace(run.space_choice, size=space_size), budget=Budget(trials), log=log)
+            replace(
+                run, space_choice=replace(run.space_choice, size=space_size), budget=Budget(trials), log_path=log_path
+            )
         )
     return runs, skip_reasons
 
@@ -264,13 +266,13 @@ def build_tables(
     for table in tables:
         if not _is_complete(table):
             log = execute_run(table.run, study.base, on_run)
-            if table.path == table.run.log:
+            if table.path == table.run.log_path:
                 continue
             if table.passes:
                 write_log(table.path, _replace_times(table, study.base, log, on_block))
             else:
-                compress(table.run.log, table.path)
-            shutil.rmtree(table.run.log.parent)
+                compress_log(table.run.log_path, table.path)
+            shutil.rmtree(table.run.log_path.parent)
 
 
 def _replace_times(table: TableRun, base_dir: Path, log: Log, on_block: OnBlock) -> Log:
@@ -280,7 +282,12 @@ def _replace_times(table: TableRun, base_dir: Path, log: Log, on_block: OnBlock)
     if not trials:
         return log
     timer = PassTimer(
-        table.run.space, trials, table.passes, settings.repeat, table.run.seed, table.run.log.with_name("passes.jsonl")
+        table.run.space,
+        trials,
+        table.passes,
+        settings.repeat,
+        table.run.seed,
+        table.run.log_path.with_name("passes.jsonl"),
     )
     with settings.make(table.run.space.target, {}, base_dir) as measurer:
         timer.time(measurer, on_block)
@@ -302,7 +309,7 @@ def _replace_readings(record: Record, readings: ProgramReadings | None) -> Recor
 def _is_complete(table: TableRun) -> bool:
     """Return whether the table is complete. Raises SearchlabError if it is a different table or has fewer configs."""
     path, run = table.path, table.run
-    if path == run.log or not path.exists():
+    if path == run.log_path or not path.exists():
         return False
     log = read_log(path)
     check_identity(path, log.header, run.header())

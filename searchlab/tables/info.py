@@ -103,7 +103,7 @@ class TableInfo:
     @property
     def seconds(self) -> float:
         """All seconds charged for the trials in the log."""
-        return float(self.log.elapsed[-1]) if self.log.records else 0.0
+        return float(self.log.elapsed_seconds[-1]) if self.log.records else 0.0
 
     def describe(self) -> dict[str, str]:
         """Return descriptions of the configs, their speed and their noise, by title. Some may be empty."""

@@ -57,10 +57,10 @@ def cpu_seconds(study: Study, out: Path) -> Iterator[tuple[str, float]]:
     with tempfile.TemporaryDirectory() as scratch, runs[0].settings.make(runs[0].space.target, {}) as measurer:
         for run in runs:
             if run.strategy.name not in warm:
-                search(replace(run, log=Path(scratch) / run.log), measurer)
+                search(replace(run, log_path=Path(scratch) / run.log_path), measurer)
                 warm.add(run.strategy.name)
             start = time.process_time()
-            search(replace(run, log=out / run.log), measurer)
+            search(replace(run, log_path=out / run.log_path), measurer)
             yield run.strategy.name, time.process_time() - start
 
 

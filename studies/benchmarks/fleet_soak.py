@@ -174,7 +174,7 @@ def main(arguments: Sequence[str]) -> None:
         while len(expected) < options.trials:
             expected += policy.ask(12)
         expected = expected[: options.trials]
-        file, log = folder / "study.json", folder / "results" / run.log
+        file, log = folder / "study.json", folder / "results" / run.log_path
         file.write_text(json.dumps(data))
 
         fleet = {"tracker": Program(folder / "tracker.txt", "fleet", "tracker", "--port", str(port))}

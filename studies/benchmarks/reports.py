@@ -33,7 +33,7 @@ from searchlab.log.format import Header, Log, Record
 from searchlab.log.read import read_log
 from searchlab.measure.contract import SpaceCosts
 from searchlab.plugins import Plugin
-from searchlab.run.plan import random_draws
+from searchlab.run.plan import summarize_random_draws
 from searchlab.stats.random_search import RandomDraws
 
 TABLES = Path(__file__).parent.parent / "suite" / "v1" / "tables"
@@ -47,7 +47,7 @@ def make_logs(out: Path, logs: int, trials: int) -> int:
     seeds = math.ceil(logs / len(paths) / STRATEGIES)
     for path in paths:
         table = read_log(path)
-        draws = random_draws(SpaceCosts(table.costs, np.ones(len(table.costs))), trials)
+        draws = summarize_random_draws(SpaceCosts(table.costs, np.ones(len(table.costs))), trials)
         for strategy in range(STRATEGIES):
             for seed in range(seeds):
                 file = out / table.path.name.removesuffix(".parquet") / f"s{strategy:02}" / f"seed{seed}.jsonl"

@@ -56,7 +56,7 @@ def main() -> None:
         space = run.space
         assert isinstance(space, ProductSpace)
         label = original(run.strategy.name)
-        path = out / run.log.parent.with_name(label.replace(" ", "-")) / run.log.name
+        path = out / run.log_path.parent.with_name(label.replace(" ", "-")) / run.log_path.name
         indices = json.loads((HERE / "recorded" / f"{recording}.json").read_text())[str(run.seed)]
         header = msgspec.structs.replace(
             run.header(), policy=Plugin("autotvm", {"recording": recording}), cost_model=None, features="", label=label

@@ -51,7 +51,7 @@ def table(study: Study, out: Path, *kinds: Variants) -> str:
     """
     suite = study.suite
     assert suite is not None
-    results = collect_trajectories(suite, [out / run.log for run in study.plan().runs])
+    results = collect_trajectories(suite, [out / run.log_path for run in study.plan().runs])
     seconds = {result.strategy: result.own_seconds for result in results}
     summary = summarize(group_suite_runs(suite, results, [], study.spec.seed_list))
     budget = suite.spec.trials

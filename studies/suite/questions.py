@@ -399,7 +399,9 @@ def unreliable(runs: ComparedRuns) -> str:
     """Return how many trials with several readings have one, or a median, above :data:`NOISY` times the lowest."""
     rows = []
     for item in runs.values():
-        readings = [times for run in item.runs for times in np.split(run.log.readings, np.cumsum(run.log.counts)[:-1])]
+        readings = [
+            times for run in item.runs for times in np.split(run.log.readings, np.cumsum(run.log.reading_counts)[:-1])
+        ]
         ratios = np.array(
             [(times.max() / times.min(), np.median(times) / times.min()) for times in readings if len(times) > 1]
         )

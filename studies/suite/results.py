@@ -208,7 +208,9 @@ def proposing_costs(runs: Iterable[Trajectories], layer: float) -> str:
 
 def layer_seconds(directory: Path) -> float:
     """Return the mean seconds for building and running a trial in the logs in ``directory``."""
-    return float(np.mean(np.concatenate([read_log(path).charged[:, 2:].sum(axis=1) for path in find_logs(directory)])))
+    return float(
+        np.mean(np.concatenate([read_log(path).charged_seconds[:, 2:].sum(axis=1) for path in find_logs(directory)]))
+    )
 
 
 def replace_part(part: str, text: str) -> None:

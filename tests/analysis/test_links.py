@@ -11,7 +11,7 @@ from searchlab.analysis.read import read_runs
 from searchlab.analysis.report import report
 from searchlab.analysis.watch import StudyProgress
 from searchlab.errors import SearchlabError, SearchlabWarning
-from searchlab.log.plan import PLAN, TOML, write_plan, write_study_copy
+from searchlab.log.plan import PLAN_FILE_NAME, TOML_COPY_NAME, write_plan, write_study_copy
 from tests.support.analysis.logs import write
 
 SECRET = "the secret of the user"
@@ -35,7 +35,7 @@ def link(path: Path, target: str) -> Path:
 
 @pytest.mark.filterwarnings("ignore:skipped")
 def test_neither_report_nor_site_contains_what_links_lead_to(results: Path) -> None:
-    for name in (TOML, PLAN, "b.jsonl", "deep/b.jsonl"):
+    for name in (TOML_COPY_NAME, PLAN_FILE_NAME, "b.jsonl", "deep/b.jsonl"):
         link(results / name, str(results.parent / "secret"))
     report(results)
     publish(results.parent / "site", [make_publication(results)])
@@ -71,10 +71,10 @@ def test_a_log_that_leads_out_is_not_read(results: Path) -> None:
 
 
 def test_plans_and_copies_are_not_written_through_links(results: Path) -> None:
-    for name in (PLAN, TOML):
+    for name in (PLAN_FILE_NAME, TOML_COPY_NAME):
         link(results / name, "../secret")
     write_plan(results, ())
-    write_study_copy(results, TOML, "text")
+    write_study_copy(results, TOML_COPY_NAME, "text")
     assert (results.parent / "secret").read_text() == SECRET
 
 

@@ -12,8 +12,8 @@ import pytest
 from searchlab.analysis import read_runs, summarize
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.budget import UNLIMITED, Budget
-from searchlab.log.plan import PLAN, PlannedRun, read_plan, write_plan
-from searchlab.log.writer import LogWriter, compress
+from searchlab.log.plan import PLAN_FILE_NAME, PlannedRun, read_plan, write_plan
+from searchlab.log.writer import LogWriter, compress_log
 from tests.support.analysis.logs import WORKLOAD, header, write
 from tests.support.cli import searchlab
 from tests.support.logs import write_table
@@ -66,7 +66,7 @@ def test_only_the_policies_seeds_and_trials_of_the_plan_count(
 def test_compressed_logs_stay_part_of_the_study(study: dict[tuple[str, int], Path], tmp_path: Path) -> None:
     write_plan(tmp_path, [plan_of(path, tmp_path, *key, trials=4) for key, path in study.items() if key[0] == "a"])
     for path in study.values():
-        compress(path, path.with_name(f"{path.name}.gz"))
+        compress_log(path, path.with_name(f"{path.name}.gz"))
     with pytest.warns(SearchlabWarning, match="no longer part|more trials"):
         (item,) = summarize(read_runs(tmp_path)).workloads
     assert {row.strategy: row.trials_by_seed for row in item.strategies} == {"a": [4, 4]}
@@ -121,7 +121,7 @@ def test_each_study_below_a_directory_has_its_own_plan(study: dict[tuple[str, in
     ids=["", "list", "{", "2", "0", "nul"],
 )
 def test_a_damaged_plan_is_refused(text: str, study: object, tmp_path: Path) -> None:
-    (tmp_path / PLAN).write_text(text)
+    (tmp_path / PLAN_FILE_NAME).write_text(text)
     with pytest.raises(SearchlabError, match=r"plan.json is damaged: .*; run the study again to recreate it"):
         read_runs(tmp_path)
     assert read_runs(tmp_path, everything=True)
@@ -130,7 +130,7 @@ def test_a_damaged_plan_is_refused(text: str, study: object, tmp_path: Path) -> 
 @pytest.mark.parametrize("log", ["../a.jsonl", "/etc/a.jsonl", "a/../../b.jsonl", "passwd"])
 def test_a_plan_names_logs_below_its_directory_alone(log: str, tmp_path: Path) -> None:
     write_plan(tmp_path, [plan_of(tmp_path / "a.jsonl", tmp_path, "a", 0)])
-    path = tmp_path / PLAN
+    path = tmp_path / PLAN_FILE_NAME
     path.write_text(path.read_text().replace('"a.jsonl"', json.dumps(log)))
     with pytest.raises(SearchlabError, match="is not the path of a log in the plan's directory"):
         read_plan(tmp_path)

@@ -16,7 +16,7 @@ from searchlab.analysis import report
 from searchlab.analysis.charts.vegalite import bundle_javascript
 from searchlab.analysis.publish import SUMS_NAME, make_publication, publish
 from searchlab.errors import SearchlabError
-from searchlab.log.plan import TOML
+from searchlab.log.plan import TOML_COPY_NAME
 from tests.support.analysis.logs import WORKLOAD, write
 from tests.support.cli import searchlab
 
@@ -27,7 +27,7 @@ def study(directory: Path, *, better: float = 5.0) -> Path:
         write(directory / "space", "random", seed, [1, 2, "crash", 2 + seed], contrasts=contrasts)
         changes = {"label": "mine & <b>yours</b>", "contrasts": contrasts, "host": {"cpu": "a fast one"}}
         write(directory / "space", "m", seed, [better, better + 1, 9, 10 - seed / 10], **changes)
-    (directory / TOML).write_text('policies = ["random"]\n')
+    (directory / TOML_COPY_NAME).write_text('policies = ["random"]\n')
     return directory
 
 
@@ -82,7 +82,7 @@ def test_a_result_can_be_reproduced_from_its_published_data(site: Path, tmp_path
     folder = site / "one-study"
     text = (folder / SUMS_NAME).read_text()
     sums = {name: digest for digest, name in (line.split("  ", 1) for line in text.splitlines())}
-    assert {"report.html", "runs.csv.gz", "summary.json", f"logs/{TOML}"} <= sums.keys()
+    assert {"report.html", "runs.csv.gz", "summary.json", f"logs/{TOML_COPY_NAME}"} <= sums.keys()
     assert sum(name.startswith("logs/") for name in sums) == 13
     for name, digest in sums.items():
         assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest

@@ -27,7 +27,7 @@ from searchlab.analysis.read import read_runs
 from searchlab.analysis.runs import ComparedRuns
 from searchlab.analysis.watch import StudyProgress, WatchServer
 from searchlab.errors import SearchlabError
-from searchlab.log.plan import PLAN
+from searchlab.log.plan import PLAN_FILE_NAME
 from searchlab.log.read import read_header
 from searchlab.log.writer import LogWriter
 from searchlab.records import Trial
@@ -188,7 +188,7 @@ def test_progress_counts_compressed_logs(tmp_path: Path) -> None:
         path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
         path.unlink()
     assert str(StudyProgress(out)) == "4 of 4 runs finished; 48 trials done"
-    (out / PLAN).unlink()
+    (out / PLAN_FILE_NAME).unlink()
     assert str(StudyProgress(out)) == "4 logs; 48 trials done"
 
 
@@ -207,7 +207,7 @@ def test_progress_survives_plans_from_strangers(tmp_path: Path, name: str) -> No
     (tmp_path / "loop.jsonl").symlink_to("loop.jsonl")
     os.mkfifo(tmp_path / "pipe.jsonl")
     run = {"workload": "w", "space": "s", "strategy": name, "seed": 0, "budget": {}}
-    (tmp_path / PLAN).write_text(json.dumps({"searchlab_study": 1, "runs": [run | {"log": f"{name}.jsonl"}]}))
+    (tmp_path / PLAN_FILE_NAME).write_text(json.dumps({"searchlab_study": 1, "runs": [run | {"log": f"{name}.jsonl"}]}))
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # they would be repeated at every poll
         assert str(StudyProgress(tmp_path)).startswith(("0 of 1 run finished, 1 ", "There are no runs here yet."))
@@ -306,7 +306,7 @@ def test_the_last_report_is_kept_while_none_can_be_made(logs: Path, serve: Serve
     add_log(logs, "a", seed=1, target={"kind": "cuda"})
     wait_for(server, lambda: "their target differs" in progress(server))
     assert (server.version, ask(server)[1]) == (version, page)
-    (logs / PLAN).write_text("[]")
+    (logs / PLAN_FILE_NAME).write_text("[]")
     wait_for(server, lambda: "plan.json is damaged" in progress(server))
 
 

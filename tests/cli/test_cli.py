@@ -453,7 +453,7 @@ def test_a_failed_trial_is_printed_with_its_reason(caplog: pytest.LogCaptureFixt
 
 
 def test_progress_is_printed_in_lines_where_bars_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "LINE_INTERVAL_SECONDS", 0.0)
     printed = io.StringIO()
     with progress.RunProgress(Console(file=printed, width=40)) as bars:
         for count in (1, 2):

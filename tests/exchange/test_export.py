@@ -146,7 +146,7 @@ def test_ioh_has_a_run_for_every_log_and_a_row_for_every_trial(tmp_path: Path) -
         assert run["instance"] == log.header.seed and run["evals"] == len(log.records)
         assert [row[0] for row in rows] == list(range(1, len(log.records) + 1))
         assert [row[1] for row in rows] == log.costs.tolist() and math.isinf(rows[1][1])
-        assert [row[2] for row in rows] == pytest.approx(log.elapsed.tolist())
+        assert [row[2] for row in rows] == pytest.approx(log.elapsed_seconds.tolist())
         assert run["best"]["y"] == log.costs.min() and rows[run["best"]["evals"] - 1][1] == log.costs.min()
 
 

@@ -105,7 +105,7 @@ def test_real_files_of_both_formats_hold_the_same(tmp_path: Path) -> None:
     assert from_cache.header.workload == KERNEL
     assert [record.config for record in from_cache.records] == [record.config for record in from_t4.records]
     assert from_cache.costs.tolist() == pytest.approx(from_t4.costs.tolist(), rel=1e-12)
-    assert from_cache.elapsed.tolist() == pytest.approx(from_t4.elapsed.tolist(), rel=1e-12)
+    assert from_cache.elapsed_seconds.tolist() == pytest.approx(from_t4.elapsed_seconds.tolist(), rel=1e-12)
 
 
 @pytest.mark.parametrize("policy", ["random", "evolutionary", "tpe", "cmaes", "qmc", "droplet", "autotvm-ga", "grid"])

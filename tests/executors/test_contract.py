@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from searchlab import RunExecutor, Study
-from searchlab.executors.contract import EXECUTORS, start
+from searchlab.executors.contract import EXECUTORS, start_executor
 from searchlab.plugins import Plugin
 
 STUDY = {"suite": "v1/gemm-64x64x64-trace-1t", "policies": ["random"], "trials": 8, "seeds": 2}
@@ -20,7 +20,7 @@ STUDY = {"suite": "v1/gemm-64x64x64-trace-1t", "policies": ["random"], "trials":
 
 @pytest.fixture(scope="module")
 def executor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunExecutor]:
-    with start(Plugin("local", {"jobs": 2}), False, tmp_path_factory.mktemp("executor")) as executor:
+    with start_executor(Plugin("local", {"jobs": 2}), False, tmp_path_factory.mktemp("executor")) as executor:
         yield executor
 
 

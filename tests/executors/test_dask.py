@@ -87,7 +87,7 @@ def test_a_wrong_address_is_one_sentence_and_leaves_no_client(tmp_path: Path, ad
 
 
 def test_a_killed_scheduler_ends_the_study_with_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("searchlab.executors.dask.LOST_SECONDS", 1.0)
+    monkeypatch.setattr("searchlab.executors.dask.RECONNECT_TIMEOUT", 1.0)
     handler = logging.StreamHandler(logged := io.StringIO())
     monkeypatch.setattr(logging.getLogger("distributed"), "handlers", [handler])
     command = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0"]

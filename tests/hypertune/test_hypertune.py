@@ -24,10 +24,10 @@ from searchlab.hypertune import (
     HyperPlan,
     HypertuneResult,
     derive_ranges,
+    list_range_values,
     make_range,
     open_storage,
     plan_hypertune,
-    values_of,
 )
 from searchlab.options import Between, Count, UnitInterval
 from searchlab.policy import NeverTwice
@@ -237,7 +237,7 @@ def test_a_search_does_not_go_on_with_other_code(study: Study, tmp_path: Path, m
     plan = plan_hypertune(study, PLANTED, options={"aim": [0, 1]}, **{**QUICK, "trials": 2})
     plan.run(tmp_path)
     for problem in plan.problems:
-        monkeypatch.setitem(problem.run.code, "policy", "0" * 16)
+        monkeypatch.setitem(problem.run.code_digests, "policy", "0" * 16)
     with pytest.raises(SearchlabError, match="code on .* = "):
         plan.run(tmp_path)
 
@@ -312,7 +312,7 @@ def test_options_that_a_policy_refuses_are_pruned(study: Study, tmp_path: Path) 
 def test_with_one_workload_no_gain_is_shown_on_others(tmp_path: Path) -> None:
     tables(tmp_path / "tables", WORKLOADS[:1])
     plan = plan_hypertune(make_study(tmp_path, WORKLOADS[:1]), PLANTED, options={"aim": [0, 1]}, **QUICK)
-    assert "is the only workload, so none can be held out" in plan.notes[0]
+    assert "is the only workload, so none can be held out" in plan.caveats[0]
     result = plan.run()
     assert result.better is None and result.held_out is None and "gain +" in result.verdict
     assert "does not show how good they are on other workloads" in result.verdict
@@ -322,8 +322,8 @@ def test_a_task_where_nothing_can_be_gained_is_left_out(tmp_path: Path) -> None:
     tables(tmp_path / "tables", WORKLOADS[:2])
     tables(tmp_path / "tables", WORKLOADS[2:], toys.all_equal)
     plan = plan_hypertune(make_study(tmp_path, WORKLOADS), PLANTED, **QUICK)
-    assert "gemm:16x16x16 in small is omitted" in plan.notes[0]
-    assert [problem.run.workload for problem in plan.problems] == WORKLOADS[:2]
+    assert "gemm:16x16x16 in small is omitted" in plan.caveats[0]
+    assert [problem.run.workload_name for problem in plan.problems] == WORKLOADS[:2]
     with pytest.raises(SearchlabError, match="no workload is left for the search: gemm:16x16x16 in small is omitted"):
         plan_hypertune(make_study(tmp_path, WORKLOADS[2:]), PLANTED, **QUICK)
 
@@ -362,8 +362,8 @@ def test_the_options_of_the_study_are_the_default(tmp_path: Path) -> None:
     entries = [{"name": PLANTED, "label": label, "options": {"aim": aim}} for label, aim in (("a", 1), ("b", 0.5))]
     study = make_study(tmp_path, WORKLOADS[:2], policies=entries)
     plan = plan_hypertune(study, "a", **QUICK)
-    assert plan.default == {"aim": 1.0} and values_of(plan.ranges["aim"]) == [0.25, 1]
-    assert plan.fixed == {"only": "any", "idle": 0}
+    assert plan.default_options == {"aim": 1.0} and list_range_values(plan.ranges["aim"]) == [0.25, 1]
+    assert plan.fixed_options == {"only": "any", "idle": 0}
     with pytest.raises(SearchlabError, match="several entries for the policy .*: 'a', 'b'"):
         plan_hypertune(study, PLANTED, **QUICK)
 
@@ -379,12 +379,14 @@ def test_settings_that_affect_the_result_are_noted(tmp_path: Path) -> None:
     assert {problem.run.strategy.cost_model.name for problem in plan.problems if problem.run.strategy.cost_model} == {
         "ridge"
     }
-    ranges = {name: values_of(values) for name, values in plan.ranges.items()}
+    ranges = {name: list_range_values(values) for name, values in plan.ranges.items()}
     assert ranges["epsilon"] == [0.0125, 0.2] and ranges["failures"] == ["score", "model"]
-    assert plan.fixed == {"predictions": None}
-    first, second = plan.notes
+    assert plan.fixed_options == {"predictions": None}
+    first, second = plan.caveats
     assert "only the study's first cost model, ridge, is used" in first and "warm_start logs" in second
-    assert "the same for every seed" in plan_hypertune(study, "tests.hypertune.test_hypertune:Same", **QUICK).notes[-1]
+    assert (
+        "the same for every seed" in plan_hypertune(study, "tests.hypertune.test_hypertune:Same", **QUICK).caveats[-1]
+    )
 
 
 @pytest.mark.parametrize(
@@ -403,7 +405,7 @@ def test_settings_that_affect_the_result_are_noted(tmp_path: Path) -> None:
 def test_two_numbers_are_a_range_and_others_are_choices(values: list[Any], declared: Any, expected: Any) -> None:
     option_range = make_range("name", values, declared)
     assert option_range == expected
-    assert make_range("name", values_of(option_range), declared) == expected
+    assert make_range("name", list_range_values(option_range), declared) == expected
 
 
 @pytest.mark.parametrize(
@@ -430,7 +432,7 @@ def test_ranges_follow_from_defaults_and_annotations() -> None:
         "start": Literal["a", "b"] | None,
     }
     ranges = derive_ranges(defaults, annotations)
-    assert {name: values_of(option_range) for name, option_range in ranges.items()} == {
+    assert {name: list_range_values(option_range) for name, option_range in ranges.items()} == {
         "population": [4, 64],
         "rate": [0.212, 1],
         "elites": [2, 4],

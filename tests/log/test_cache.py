@@ -12,7 +12,7 @@ import pytest
 from searchlab.analysis import report
 from searchlab.errors import SearchlabWarning
 from searchlab.log import columns as cache
-from searchlab.log.columns import CACHE, Columns, Texts, read_columns, read_logs
+from searchlab.log.columns import CACHE_FILE_NAME, Columns, ConfigTexts, read_columns, read_logs
 from searchlab.log.read import find_logs
 from tests.log.test_columns import are_equal
 from tests.support.analysis.logs import write
@@ -23,11 +23,11 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return a list that collects the names of the logs that are read from their files."""
     names: list[str] = []
 
-    def reading(path: Path, texts: Texts) -> Columns:
+    def reading(path: Path, texts: ConfigTexts) -> Columns:
         names.append(path.name)
         return read_columns(path, texts)
 
-    monkeypatch.setattr(cache, "MIN_LOGS", 2)
+    monkeypatch.setattr(cache, "MIN_CACHED_LOGS", 2)
     monkeypatch.setattr(cache, "read_columns", reading)
     return names
 
@@ -64,9 +64,9 @@ def test_only_changed_logs_are_read_again(logs: Path, read: list[str], monkeypat
     deleted.unlink()
     touched.touch()
     new = write(logs, "new", 0, [1.0])
-    monkeypatch.setattr(cache, "STALE", 0.9)
+    monkeypatch.setattr(cache, "MAX_MISSING_FRACTION", 0.9)
     assert check(logs, read) == [changed.name, touched.name, new.name]
-    monkeypatch.setattr(cache, "STALE", 0.1)
+    monkeypatch.setattr(cache, "MAX_MISSING_FRACTION", 0.1)
     assert check(logs, read) == [changed.name, touched.name, new.name]  # so few: the cache was not rewritten
     assert check(logs, read) == []
 
@@ -88,7 +88,7 @@ def test_the_cache_of_somebody_else_does_not_count(
 @pytest.mark.parametrize("how", ["cut off", "empty", "flipped", "other", "directory"])
 def test_a_damaged_cache_is_rebuilt(logs: Path, read: list[str], how: str) -> None:
     check(logs, read)
-    path = logs / CACHE
+    path = logs / CACHE_FILE_NAME
     data = bytearray(path.read_bytes())
     if how == "flipped":
         for position in range(len(data) // 3, len(data) // 2, 16):  # one byte may be one of no consequence
@@ -102,19 +102,19 @@ def test_a_damaged_cache_is_rebuilt(logs: Path, read: list[str], how: str) -> No
     if how != "directory":
         assert check(logs, read) == []
     assert sorted(file.name for file in logs.iterdir()) == sorted(
-        ["b", "random", CACHE, "gemm-100x100x50-knob-none-0.jsonl"]
+        ["b", "random", CACHE_FILE_NAME, "gemm-100x100x50-knob-none-0.jsonl"]
     )
 
 
 def test_a_cache_of_another_version_is_rebuilt(logs: Path, read: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     check(logs, read)
-    monkeypatch.setattr(cache, "_CONFIGS", "configs-next")
+    monkeypatch.setattr(cache, "_CONFIGS_KEY", "configs-next")
     assert len(check(logs, read)) == 9 and check(logs, read) == []
 
 
 def test_few_logs_have_none(logs: Path, read: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "MIN_LOGS", 10)
-    assert len(check(logs, read)) == 9 and not (logs / CACHE).exists()
+    monkeypatch.setattr(cache, "MIN_CACHED_LOGS", 10)
+    assert len(check(logs, read)) == 9 and not (logs / CACHE_FILE_NAME).exists()
 
 
 def test_a_report_is_the_same_with_a_cache_and_without(logs: Path, tmp_path: Path, read: list[str]) -> None:
@@ -131,11 +131,11 @@ def test_readings_that_were_not_asked_for_stay_in_the_cache(logs: Path, read: li
     check(logs, read)
     read.clear()
     paths = find_logs(logs)
-    lean = read_logs(logs, paths, {}, readings=False)
-    assert not read and not any(len(log.readings) or len(log.counts) for log in lean)
+    lean = read_logs(logs, paths, {}, needs_readings=False)
+    assert not read and not any(len(log.readings) or len(log.reading_counts) for log in lean)
     for log, path in zip(lean, paths, strict=True):
         columns = read_columns(path, {})
-        assert are_equal(replace(log, counts=columns.counts, readings=columns.readings), columns)
+        assert are_equal(replace(log, reading_counts=columns.reading_counts, readings=columns.readings), columns)
     paths[0].touch()
-    read_logs(logs, paths, {}, readings=False)  # rewrites the cache
+    read_logs(logs, paths, {}, needs_readings=False)  # rewrites the cache
     assert check(logs, read) == []

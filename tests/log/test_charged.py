@@ -31,15 +31,15 @@ def run(sizes: list[int], batch: int, workers: int) -> Log:
 def test_no_more_workers_build_than_a_batch_has_programs(workers: int, builders: list[int]) -> None:
     sizes = [4, 4, 3, 1]
     log = run(sizes, batch=4, workers=workers)
-    assert log.starts == [0, *np.cumsum(sizes)[:-1]]
+    assert log.batch_starts == [0, *np.cumsum(sizes)[:-1]]
     build = np.concatenate([np.full(size, 8.0 / shared) for size, shared in zip(sizes, builders, strict=True)])
-    np.testing.assert_allclose(log.charged[:, 2], build)
-    np.testing.assert_allclose(log.elapsed, np.cumsum(log.charged[:, 0] + build + 1))
+    np.testing.assert_allclose(log.charged_seconds[:, 2], build)
+    np.testing.assert_allclose(log.elapsed_seconds, np.cumsum(log.charged_seconds[:, 0] + build + 1))
 
 
 def test_unnumbered_batches_have_the_requested_size() -> None:
     records = tuple(Record(index=index, config={}) for index in range(10))
-    assert Log(Path("a"), msgspec.structs.replace(HEADER, batch=4), records).starts == [0, 4, 8]
+    assert Log(Path("a"), msgspec.structs.replace(HEADER, batch=4), records).batch_starts == [0, 4, 8]
 
 
 def batch_starts(batches: list[int | None], size: int) -> list[int]:
@@ -63,11 +63,11 @@ def test_batches_begin_where_the_specification_says(batches: list[int], unnumber
     )
     log = Log(Path("a"), msgspec.structs.replace(HEADER, batch=number, workers=number + 1), records)
     columns = Columns.from_log(log, {})
-    assert log.starts == columns.starts == batch_starts(recorded, number)
-    assert columns.charged.tolist() == log.charged.tolist()
-    assert columns.elapsed.tolist() == log.elapsed.tolist()
+    assert log.batch_starts == columns.batch_starts == batch_starts(recorded, number)
+    assert columns.charged_seconds.tolist() == log.charged_seconds.tolist()
+    assert columns.elapsed_seconds.tolist() == log.elapsed_seconds.tolist()
 
 
 def test_an_empty_run_is_charged_nothing() -> None:
     log = run([], batch=4, workers=2)
-    assert log.charged.shape == (0, 4) and log.elapsed.tolist() == []
+    assert log.charged_seconds.shape == (0, 4) and log.elapsed_seconds.tolist() == []

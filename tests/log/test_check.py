@@ -37,7 +37,7 @@ def test_an_intact_log_has_no_problems(tmp_path: Path) -> None:
     writer.append(make_record(8))
     writer.close()
     report = check_log(path)
-    assert not report.problems and (report.trials, report.intact) == (9, 12)
+    assert not report.problems and (report.trial_count, report.intact_line_count) == (9, 12)
 
 
 def test_all_problems_are_named_with_their_lines(tmp_path: Path) -> None:
@@ -75,14 +75,14 @@ def test_a_run_can_resume_from_the_intact_lines(tmp_path_factory: pytest.TempPat
                 lines.insert(at, lines[at])
     path.write_bytes(b"\n".join(lines) + b"\n")
     report = check_log(path)
-    intact = lines[: report.intact]
+    intact = lines[: report.intact_line_count]
     path.write_bytes(b"\n".join(intact) + b"\n")
-    assert intact == original[: len(intact)] and len(read_log(path).records) == report.trials == len(intact) - 1
+    assert intact == original[: len(intact)] and len(read_log(path).records) == report.trial_count == len(intact) - 1
     assert bool(report.problems) == (len(intact) < len(lines))
     writer = LogWriter(path, HEADER)
-    writer.append(make_record(report.trials))
+    writer.append(make_record(report.trial_count))
     writer.close()
-    assert len(read_log(path).records) == report.trials + 1
+    assert len(read_log(path).records) == report.trial_count + 1
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_without_a_header_no_line_is_intact(tmp_path: Path, data: bytes, message
     path = tmp_path / "a.jsonl"
     path.write_bytes(data)
     report = check_log(path)
-    assert message in report.problems[0].problem and (report.trials, report.intact) == (0, 0)
+    assert message in report.problems[0].problem and (report.trial_count, report.intact_line_count) == (0, 0)
 
 
 def test_log_check_reports_problems_on_the_command_line(tmp_path: Path) -> None:

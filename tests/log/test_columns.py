@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from searchlab.costmodel.quality import ModelQuality
 from searchlab.errors import SearchlabError
 from searchlab.log.budget import Budget
-from searchlab.log.columns import METRICS, Columns, read_columns
+from searchlab.log.columns import QUALITY_METRICS, Columns, read_columns
 from searchlab.log.format import Ended, Final, Finalist, Log, Record
 from searchlab.log.read import read_log
 from searchlab.log.reliability import measure_drift
@@ -82,16 +82,26 @@ def test_columns_equal_those_of_the_records(
     log.path.write_bytes(lines(log) + b'{"index":')  # its last line is torn
     quick = read_columns(log.path, {})
     assert are_equal(quick, Columns.from_log(log, {}))
-    assert quick.trials == len(rows) and [quick.config(index) for index in range(quick.trials)] == [
+    assert quick.trial_count == len(rows) and [quick.config(index) for index in range(quick.trial_count)] == [
         record.config for record in rows
     ]
-    for name in ("costs", "charged", "elapsed", "sentinels", "starts", "flops", "unit", "final", "ended"):
+    for name in (
+        "costs",
+        "charged_seconds",
+        "elapsed_seconds",
+        "sentinels",
+        "batch_starts",
+        "flops",
+        "unit",
+        "final",
+        "ended",
+    ):
         np.testing.assert_array_equal(getattr(quick, name), getattr(log, name))
     assert measure_drift(quick) == measure_drift(log)
     kinds = [FAILURES[kind] if kind >= 0 else None for kind in quick.failures]
     assert kinds == [record.failure for record in rows]
-    models = [[getattr(record.model, name) for name in METRICS] for record in rows if record.model]
-    np.testing.assert_array_equal(quick.qualities, np.array(models, dtype=np.float64).reshape(-1, len(METRICS)))
+    models = [[getattr(record.model, name) for name in QUALITY_METRICS] for record in rows if record.model]
+    np.testing.assert_array_equal(quick.qualities, np.array(models, dtype=np.float64).reshape(-1, len(QUALITY_METRICS)))
 
 
 @settings(max_examples=30)

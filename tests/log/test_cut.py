@@ -9,7 +9,7 @@ import pytest
 
 from searchlab.errors import SearchlabError
 from searchlab.log import lease
-from searchlab.log.lease import LeasedFile, LogCut
+from searchlab.log.lease import LeasedFile, LogTruncated
 from searchlab.log.read import read_log
 from searchlab.log.writer import LogWriter, write_log
 from tests.support.analysis.logs import write
@@ -26,9 +26,9 @@ def test_no_trial_is_lost_if_a_log_is_cut_while_it_grows(resumed: bool, tmp_path
     original = read_log(write_unfinished(tmp_path / "whole.jsonl"))
     path = tmp_path / "a.jsonl"
     if resumed:
-        write_log(path, original.head(2))
+        write_log(path, original.truncate(2))
     with (
-        pytest.raises(LogCut, match=r"all 3 trials are in .*a\.saved-1\.jsonl"),
+        pytest.raises(LogTruncated, match=r"all 3 trials are in .*a\.saved-1\.jsonl"),
         LogWriter(path, original.header) as log,
     ):
         for record in original.records[2 * resumed : 2]:
@@ -43,7 +43,7 @@ def test_no_trial_is_lost_if_a_log_is_cut_while_it_grows(resumed: bool, tmp_path
 def test_a_log_is_cut_before_a_trial_is_written(tmp_path: Path) -> None:
     original = read_log(write_unfinished(tmp_path / "whole.jsonl"))
     path = tmp_path / "a.jsonl"
-    with pytest.raises(LogCut, match="all 4 trials"), LogWriter(path, original.header) as log:
+    with pytest.raises(LogTruncated, match="all 4 trials"), LogWriter(path, original.header) as log:
         for record in original.records[:3]:
             log.append(record)
         os.truncate(path, 100)
@@ -52,7 +52,7 @@ def test_a_log_is_cut_before_a_trial_is_written(tmp_path: Path) -> None:
 
 
 def test_a_log_is_copied_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lease, "PIECE", 1000)
+    monkeypatch.setattr(lease, "COPY_CHUNK_SIZE", 1000)
     path = tmp_path / "a.jsonl"
     path.write_bytes(bytes(range(256)) * 100)
     file = LeasedFile(path)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from searchlab.log.budget import UNLIMITED, Budget
-from searchlab.log.forecast import PAUSE, RunStatus, forecast, sum_forecasts
+from searchlab.log.forecast import INTERRUPTION_SECONDS, RunStatus, forecast, sum_forecasts
 from searchlab.log.format import Ended, Log
 from searchlab.log.plan import PlannedRun
 from tests.support.logs import HEADER, make_record
@@ -49,7 +49,9 @@ def test_the_time_left_is_estimated_from_the_nearest_logs() -> None:
 
 
 def test_an_interruption_is_no_time_spent_on_a_trial() -> None:
-    (remaining,) = forecast([RunStatus.from_log(plan_run("a"), make_log(3, 6, 6 + PAUSE + 1, 9 + PAUSE + 1))])
+    (remaining,) = forecast(
+        [RunStatus.from_log(plan_run("a"), make_log(3, 6, 6 + INTERRUPTION_SECONDS + 1, 9 + INTERRUPTION_SECONDS + 1))]
+    )
     assert (remaining.trials, remaining.seconds) == (6, 18.0)
 
 
@@ -65,5 +67,5 @@ def test_what_no_budget_limits_is_unknown() -> None:
     endless = RunStatus.from_log(plan_run("a", trials=UNLIMITED, stop_after=5), make_log(1, 2))
     assert sum_forecasts(forecast([endless, RunStatus(plan_run("b"))])) == (None, None)
     log = replace(make_log(1, 2), ended=Ended(trials=2))
-    assert RunStatus.from_log(endless.run, log).complete
+    assert RunStatus.from_log(endless.run, log).is_complete
     assert sum_forecasts(forecast([RunStatus.from_log(endless.run, log)])) == (0, 0.0)

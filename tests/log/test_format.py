@@ -214,7 +214,7 @@ def test_elapsed_charges_building_on_all_workers(tmp_path: Path) -> None:
     writer.close()
     log = read_log(tmp_path / "a.jsonl")
     each = 0.01 + 0.02 + 0.1 / 2 + 0.2
-    assert log.elapsed.tolist() == pytest.approx([each, 2 * each])
+    assert log.elapsed_seconds.tolist() == pytest.approx([each, 2 * each])
     assert log.costs.tolist() == [1e-3, 2e-3]
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from searchlab.log import lease
-from searchlab.log.lease import LogBusy, LogTaken
+from searchlab.log.lease import LogBusy, LogTakenOver
 from searchlab.log.read import read_log
 from searchlab.log.writer import LogWriter, check_log
 from tests.support.logs import HEADER, make_record, write_trials
@@ -19,7 +19,7 @@ from tests.support.logs import HEADER, make_record, write_trials
 def no_locks() -> object:
     """A file system without locks, so that writers do not see each other, as on two hosts."""
     patch = pytest.MonkeyPatch()
-    patch.setattr(lease, "_lock", lambda file: None)
+    patch.setattr(lease, "_lock_if_supported", lambda file: None)
     yield
     patch.undo()
 
@@ -30,7 +30,7 @@ def test_a_writer_thought_lost_stops_when_another_continues(tmp_path: Path) -> N
     first.append(make_record(0))
     second = LogWriter(path, HEADER)
     second.append(make_record(1, 2e-3))
-    with pytest.raises(LogTaken, match="another process has taken over the log .*a.jsonl"):
+    with pytest.raises(LogTakenOver, match="another process has taken over the log .*a.jsonl"):
         first.append(make_record(1, 5e-3))
     second.append(make_record(2))
     second.close()
@@ -74,7 +74,7 @@ def test_a_log_only_grows_whoever_writes_it(
         elif who in writers and what == "append":
             try:
                 writers[who].append(make_record(len(writers[who].log.records), 1e-3 * (number + 1)))
-            except (LogBusy, LogTaken):
+            except (LogBusy, LogTakenOver):
                 writers.pop(who)._file.close()
         elif who in writers and what == "close":
             writers.pop(who).close()

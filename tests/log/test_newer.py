@@ -78,14 +78,14 @@ def test_a_newer_log_is_read_but_not_extended(tmp_path: Path, line: int, edit: d
     path = write_edited(tmp_path / "a.jsonl", line, edit, NEWER)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert len(read_log(path).records) == read_columns(path, {}).trials == 3
+        assert len(read_log(path).records) == read_columns(path, {}).trial_count == 3
         assert read_header(path).searchlab_log == NEWER
     before = path.read_bytes()
     with pytest.raises(SearchlabError, match=NEWER):
         LogWriter(path, HEADER)
     assert path.read_bytes() == before
     report = check_log(path)
-    assert not report.problems and report.trials == 3 and len(report.notes) == 1
+    assert not report.problems and report.trial_count == 3 and len(report.newer_features) == 1
     result = searchlab("log", "check", path)
     assert result.returncode == 0 and "intact" in result.stdout and "newer" in result.stdout
 
@@ -94,7 +94,7 @@ def test_an_unknown_line_of_this_version_is_damage(tmp_path: Path) -> None:
     path = write_edited(tmp_path / "a.jsonl", 4, b'{"kind":"trail","index":3,"config":{}}')
     with pytest.raises(SearchlabError, match="line 5.*trail"):
         read_log(path)
-    assert check_log(path).damaged
+    assert check_log(path).is_damaged
 
 
 @pytest.mark.parametrize("version", ["2.0", "1", "1.x", "1.-1", "1.02", "1.\u0662", "", 2, 1.5, None, ["1.0"]])

@@ -23,7 +23,7 @@ from searchlab.errors import SearchlabError
 from searchlab.log.columns import Columns, read_columns
 from searchlab.log.format import Changed, Ended, Final, Finalist, Log, Record
 from searchlab.log.read import find_logs, read_header, read_log
-from searchlab.log.writer import check_log, compress, write_log
+from searchlab.log.writer import check_log, compress_log, write_log
 from searchlab.parquet import KEY
 from searchlab.records import FAILURES
 from tests.log.test_columns import are_equal
@@ -75,13 +75,13 @@ def test_a_table_contains_what_its_log_contains(rows: tuple[Record, ...]) -> Non
         assert read_header(path) == HEADER
         assert find_logs(Path(folder)) == [path]
         assert are_equal(read_columns(path, {}), Columns.from_log(log, {}))
-        assert check_log(path).trials == len(rows)
+        assert check_log(path).trial_count == len(rows)
 
 
 def test_a_compressed_log_leaves_no_other_file(tmp_path: Path) -> None:
     write_trials(tmp_path / "a.jsonl", 5)
     before = read_log(tmp_path / "a.jsonl")
-    compress(before.path, tmp_path / "a.parquet")
+    compress_log(before.path, tmp_path / "a.parquet")
     assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
     assert read_log(tmp_path / "a.parquet").records == before.records
     assert searchlab("log", "check", tmp_path / "a.parquet").returncode == 0

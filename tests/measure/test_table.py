@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.format import Record
 from searchlab.log.read import read_log
-from searchlab.log.writer import compress
+from searchlab.log.writer import compress_log
 from searchlab.measure.table import ConfigIndex, TableMeasurer, TableSettings, compute_draw_weights
 from searchlab.records import Measurement, Statistic, Trial
 from searchlab.run.study import Study
@@ -43,7 +43,7 @@ def test_a_parquet_table_answers_as_its_log(tmp_path: Path, statistic: Statistic
     path = write_table(tmp_path / "a.jsonl", space, toys.flaky)
     path.write_text(path.read_text().replace('"space_size":null', f'"space_size":{space.size()}', 1))
     shutil.copy(tmp_path / "a.jsonl", tmp_path / "b.jsonl")
-    compress(tmp_path / "b.jsonl", tmp_path / "b.parquet")
+    compress_log(tmp_path / "b.jsonl", tmp_path / "b.parquet")
     configs = list(space.enumerate())
     log, table = (
         TableMeasurer(TableSettings(str(tmp_path / name), statistic=statistic)) for name in ("a.jsonl", "b.parquet")

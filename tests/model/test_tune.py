@@ -255,7 +255,7 @@ def test_a_process_that_was_killed_is_resumed(tmp_path: Path) -> None:
 def test_each_task_is_searched_in_the_first_space_that_takes_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "LINE_INTERVAL_SECONDS", 0.0)
     console = Console(file=io.StringIO(), width=200)
     model = tune_model(tmp_path, 12, space=["guided-conv2d", "knob-template", "sketch"], progress=console)
     lines = console.file.getvalue().splitlines()

@@ -206,7 +206,7 @@ def test_a_study_leaves_out_the_spaces_that_it_cannot_search() -> None:
         "seeds": 2,
     }
     runs, left_out = Study.from_dict(spec).plan()
-    assert sorted({str(run.log.parent) for run in runs}) == [
+    assert sorted({str(run.log_path.parent) for run in runs}) == [
         "gemm_64x64x64/guided-gemm/random",
         "gemm_64x64x64/sketch/metaschedule",
         "gemm_64x64x64/sketch/random",

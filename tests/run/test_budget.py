@@ -51,7 +51,7 @@ def run(table: Path, log: Path, **changes: Any) -> Log:
 def charged_seconds(table: Path, tmp_path: Path, trials: int) -> float:
     """Return the seconds of building and running charged for the first ``trials``, without the time of the policy."""
     log = run(table, tmp_path / f"measured-{trials}.jsonl", trials=trials)
-    return float(log.charged[:, 2:].sum())
+    return float(log.charged_seconds[:, 2:].sum())
 
 
 def trials_of(log: Path) -> list[dict[str, Any]]:
@@ -64,7 +64,7 @@ def test_a_run_ends_with_the_batch_that_spends_its_seconds(table: Path, tmp_path
     log = run(table, path, seconds=seconds)
     assert len(log.records) % BATCH == 0 and 0 < len(log.records) <= 24
     assert log.ended == Ended(trials=len(log.records), time=log.ended.time if log.ended else 0, seconds=seconds)
-    assert log.elapsed[-1] >= seconds > log.elapsed[-1 - BATCH]
+    assert log.elapsed_seconds[-1] >= seconds > log.elapsed_seconds[-1 - BATCH]
     assert not check_log(path).problems
     before = path.read_bytes()
     replays: list[bool] = []
@@ -85,8 +85,8 @@ def test_callbacks_receive_the_charged_seconds(table: Path, tmp_path: Path) -> N
         def on_trial(trial: Trial, replayed: bool, charged: float, charges: list[float] = charges) -> None:
             charges.append(charged)
 
-        log = execute_run(replace(study_run, log=tmp_path / "a.jsonl"), Path(), lambda *_, each=on_trial: each)
-        assert charges == pytest.approx(log.elapsed.tolist())
+        log = execute_run(replace(study_run, log_path=tmp_path / "a.jsonl"), Path(), lambda *_, each=on_trial: each)
+        assert charges == pytest.approx(log.elapsed_seconds.tolist())
 
 
 def test_an_extended_run_ends_where_a_single_run_would(table: Path, tmp_path: Path) -> None:

@@ -222,12 +222,12 @@ def test_a_search_that_stops_early_compares_the_rest(acme: Path, tmp_path: Path,
             config, last_config = (json.loads(lines[number])["config"] for number in (1, 10))
             lines[10] = lines[10].replace(json.dumps(last_config, separators=(",", ":")), json.dumps(config))
         path.write_text("\n".join(lines) + "\n")
-        edited = replace(run, code={**run.code, "policy": "0" * 16})
+        edited = replace(run, code_digests={**run.code_digests, "policy": "0" * 16})
         refused = pytest.raises(OtherRun, match="Trial 9") if last == "different" else nullcontext()
         with refused, RunLoop(edited, measurers.for_run(run)) as stopped:
             assert [len(stopped.step(most)) for most in (6, 2)] == [4, 2]
             stopped.finish()
-            assert len(stopped.log.records) == 10 and stopped.log.code == edited.code
+            assert len(stopped.log.records) == 10 and stopped.log.code == edited.code_digests
 
 
 def test_discard_moves_the_old_log_aside(acme: Path, log: bytes, tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_an_executor_changes_nothing_in_a_replay(tmp_path: Path, one_by_one: dic
         executor=selected,
     )
     assert read_deterministic_parts(tmp_path / "out") == one_by_one and len(one_by_one) == 4
-    assert [result.log.path for result in results] == [tmp_path / "out" / run.log for run in study.plan().runs]
+    assert [result.log.path for result in results] == [tmp_path / "out" / run.log_path for run in study.plan().runs]
     assert sorted(calls) == [(number, index) for number in (1, 2, 3, 4) for index in range(12)]
     assert not list((tmp_path / "out").glob(".*"))
 
@@ -67,7 +67,7 @@ def test_a_run_continues_from_its_log(tmp_path: Path, one_by_one: dict[str, Any]
     replayed: list[bool] = []
     selected: Any = {"local": {"name": "local", "options": {"jobs": 2}}, "elsewhere": Elsewhere()}[executor]
     table_study(tmp_path).run(
-        out, lambda run, *_: lambda trial, old: replayed.append(old) if run.log == cut else None, executor=selected
+        out, lambda run, *_: lambda trial, old: replayed.append(old) if run.log_path == cut else None, executor=selected
     )
     assert read_deterministic_parts(out) == one_by_one and complete.stat().st_mtime_ns == before
     assert replayed.count(True) + replayed.count(False) == 12 and 0 < replayed.count(True) < 12
@@ -126,7 +126,7 @@ def test_a_damaged_log_is_one_runs_failure(tmp_path: Path) -> None:
             return super().submit(fn, *args, **kwargs)
 
     study = table_study(tmp_path, policies=["random"])
-    log = tmp_path / "out" / study.plan().runs[1].log
+    log = tmp_path / "out" / study.plan().runs[1].log_path
     with pytest.raises(RunsFailed, match=r"1 of 2 runs failed\. .*seed1\.jsonl is not a searchlab log"):
         study.run(tmp_path / "out", executor=Damages())
     assert log.read_text() == "no log\n"
@@ -148,7 +148,7 @@ def test_logs_travel_only_if_no_directory_is_shared(tmp_path: Path, shares_logs:
 
     study = table_study(tmp_path, policies=["random"], seeds=1)
     study.run(tmp_path / "out")
-    log = tmp_path / "out" / study.plan().runs[0].log
+    log = tmp_path / "out" / study.plan().runs[0].log_path
     complete_log = read_deterministic_part(log)
     log.write_bytes(log.read_bytes()[:-700])
     study.run(tmp_path / "out", executor=Direct())
@@ -159,7 +159,7 @@ def test_logs_travel_only_if_no_directory_is_shared(tmp_path: Path, shares_logs:
 @pytest.mark.parametrize("executor", ["local", "elsewhere"])
 def test_a_log_of_another_run_is_refused(tmp_path: Path, executor: str) -> None:
     study = table_study(tmp_path, policies=["random"], seeds=1)
-    log = tmp_path / "out" / study.plan().runs[0].log
+    log = tmp_path / "out" / study.plan().runs[0].log_path
     log.parent.mkdir(parents=True)
     study.run(tmp_path / "out")
     changed = table_study(tmp_path, policies=["random"], seeds=1, batch=3)

@@ -11,7 +11,7 @@ import pytest
 from searchlab.errors import SearchlabError
 from searchlab.log import writer
 from searchlab.log.format import Log
-from searchlab.log.plan import JSON, TOML, read_study_copies
+from searchlab.log.plan import JSON_COPY_NAME, TOML_COPY_NAME, read_study_copies
 from searchlab.log.read import read_existing_log
 from searchlab.run import open as opening
 from searchlab.run.study import Study
@@ -53,10 +53,10 @@ def test_a_study_reads_each_of_its_logs_once(file: Path, tmp_path: Path, monkeyp
 
 def test_the_study_file_lies_beside_the_logs_as_it_was_run(file: Path, tmp_path: Path) -> None:
     (result,) = Study.load(file).run(tmp_path / "out")
-    assert read_study_copies([result.log.path]) == [(tmp_path / "out" / TOML, STUDY)]
+    assert read_study_copies([result.log.path]) == [(tmp_path / "out" / TOML_COPY_NAME, STUDY)]
     file.write_text(STUDY.replace("trials = 4", "trials = 6"))
     Study.load(file).run(tmp_path / "out")
-    assert "trials = 6" in (tmp_path / "out" / TOML).read_text()
+    assert "trials = 6" in (tmp_path / "out" / TOML_COPY_NAME).read_text()
 
 
 def test_a_study_that_is_refused_is_not_kept(file: Path, tmp_path: Path) -> None:
@@ -64,13 +64,13 @@ def test_a_study_that_is_refused_is_not_kept(file: Path, tmp_path: Path) -> None
     file.write_text(STUDY.replace("batch = 4", "batch = 2"))
     with pytest.raises(SearchlabError, match="batch"):
         Study.load(file).run(tmp_path / "out")
-    assert (tmp_path / "out" / TOML).read_text() == STUDY
+    assert (tmp_path / "out" / TOML_COPY_NAME).read_text() == STUDY
 
 
 def test_a_study_from_a_script_is_kept_completely(file: Path, tmp_path: Path) -> None:
     study = Study.from_dict({**SPEC, "policies": ["random"]}, tmp_path)
     study.run(tmp_path / "out")
-    spec = json.loads((tmp_path / "out" / JSON).read_text())
+    spec = json.loads((tmp_path / "out" / JSON_COPY_NAME).read_text())
     assert spec == {**SPEC, "policies": ["random"]}
     assert Study.from_dict(spec, tmp_path).spec == study.spec
 
@@ -87,7 +87,7 @@ SPEC = {
 
 def test_a_directory_of_complete_runs_that_cannot_be_written_to(file: Path, tmp_path: Path) -> None:
     Study.load(file).run(tmp_path / "out")
-    (tmp_path / "out" / TOML).unlink()
-    (tmp_path / "out" / TOML).mkdir()  # nothing can be written there, whoever runs this
+    (tmp_path / "out" / TOML_COPY_NAME).unlink()
+    (tmp_path / "out" / TOML_COPY_NAME).mkdir()  # nothing can be written there, whoever runs this
     assert len(Study.load(file).run(tmp_path / "out")) == 1
     assert read_study_copies(sorted((tmp_path / "out").rglob("*.jsonl"))) == []

@@ -49,7 +49,7 @@ def test_a_study_writes_nothing_outside_its_directory(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     out = tmp_path / "results"
     study = study_of(tmp_path, ["a"])
-    (log,) = [run.log for run in study.plan().runs]
+    (log,) = [run.log_path for run in study.plan().runs]
     (out / log).parent.parent.mkdir(parents=True)
     (out / log).parent.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(SearchlabError, match="outside"):

@@ -100,13 +100,13 @@ def test_each_log_is_parsed_once(study: Study, tmp_path: Path, monkeypatch: pyte
     study.run(tmp_path / "out")
     longer = Study.from_dict({**_spec(study), "trials": trials}, tmp_path)
     parsed: list[int] = []
-    scan = log_read.scan
+    scan_lines = log_read.scan_lines
 
     def counted(path: Path, data: bytes) -> Any:
         parsed.append(len(data))
-        return scan(path, data)
+        return scan_lines(path, data)
 
-    monkeypatch.setattr(log_read, "scan", counted)
+    monkeypatch.setattr(log_read, "scan_lines", counted)
     results = longer.run(tmp_path / "out")
     assert [len(result.trials) for result in results] == [trials] * 2 * SEEDS
     tables = 2  # the header of the table, and its records

@@ -23,9 +23,9 @@ def runs_of_study(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
 
 @given(count=st.integers(0, 40), parts=st.integers(1, 9))
 def test_each_run_is_in_one_of_shards_that_are_alike_in_size(runs_of_study: list[Run], count: int, parts: int) -> None:
-    runs = [replace(runs_of_study[0], log=Path(f"{index}.jsonl")) for index in range(count)]
+    runs = [replace(runs_of_study[0], log_path=Path(f"{index}.jsonl")) for index in range(count)]
     shards = [select_shard(runs, part, parts) for part in range(1, parts + 1)]
-    assert sorted(run.log for shard in shards for run in shard) == sorted(run.log for run in runs)
+    assert sorted(run.log_path for shard in shards for run in shard) == sorted(run.log_path for run in runs)
     assert max(map(len, shards)) - min(map(len, shards)) <= 1
     assert select_shard(runs[::-1], 1, parts) == shards[0][::-1]
 

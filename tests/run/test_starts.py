@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from searchlab.errors import SearchlabError
-from searchlab.run.plan import own_seed
+from searchlab.run.plan import derive_seed
 from searchlab.run.study import Study
 from tests.support import toys
 from tests.support.logs import write_table
@@ -68,7 +68,7 @@ def test_an_unknown_kind_of_starts_is_refused(study: dict[str, Any], tmp_path: P
 
 
 def test_the_own_seed_of_a_name_never_changes() -> None:
-    assert [own_seed(0, "xgb"), own_seed(1, "xgb"), own_seed(0, "random")] == SEEDS
+    assert [derive_seed(0, "xgb"), derive_seed(1, "xgb"), derive_seed(0, "random")] == SEEDS
 
 
 SEEDS = [412264528, 1565849552, 2645215636]

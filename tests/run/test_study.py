@@ -416,7 +416,7 @@ def test_a_study_takes_classes_and_objects(base: dict[str, Any], tmp_path: Path)
 def test_a_space_that_is_given_brings_its_workload(base: dict[str, Any], tmp_path: Path) -> None:
     settings = {key: value for key, value in base.items() if key not in ("workloads", "target")}
     runs, _ = Study.from_dict({**settings, "spaces": [toys.Small()], "policies": ["random"]}, tmp_path).plan()
-    assert {run.workload for run in runs} == {str(toys.WORKLOAD)} and runs[0].space.target == toys.TARGET
+    assert {run.workload_name for run in runs} == {str(toys.WORKLOAD)} and runs[0].space.target == toys.TARGET
     two_workloads = {
         **base,
         "workloads": [str(toys.WORKLOAD), "gemm:8x8x8"],
@@ -459,7 +459,7 @@ def test_the_frame_of_a_study_identifies_each_run(base: dict[str, Any], tmp_path
 def test_progress_is_shown_unless_it_is_hidden(
     base: dict[str, Any], tmp_path: Path, capfd: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "LINE_INTERVAL_SECONDS", 0.0)
     study = Study.from_dict({**base, "policies": ["random"]}, tmp_path)
     study.run(tmp_path / "a", progress=False)
     assert capfd.readouterr() == ("", "")

@@ -65,7 +65,7 @@ def test_a_measurer_that_ends_with_its_executor_is_kept(
     monkeypatch.setattr(LocalSettings, "make", Measures)
     monkeypatch.setattr(dispatch, "_search_when_free", end_run)
     (run, *_), _ = table_study(tmp_path).plan()
-    runs = [replace(run, log=tmp_path / f"{number}.jsonl", settings=LocalSettings()) for number in range(3)]
+    runs = [replace(run, log_path=tmp_path / f"{number}.jsonl", settings=LocalSettings()) for number in range(3)]
     context = StudyContext(
         f"{keeps_workers}{failing}", tmp_path, tmp_path, pickle.dumps({}), False, keeps_workers, describe_machine()
     )
@@ -86,8 +86,8 @@ def test_programs_are_known_only_on_the_host_that_ran_them(
     run = study.plan().runs[0]
     header = run.header()
     header = header if same_host else msgspec.structs.replace(header, host={"cpu": "Another CPU"})
-    (tmp_path / run.log).parent.mkdir(parents=True)
-    with LogWriter(tmp_path / run.log, header) as writer:
+    (tmp_path / run.log_path).parent.mkdir(parents=True)
+    with LogWriter(tmp_path / run.log_path, header) as writer:
         writer.append(make_record(0))
     programs: list[set[str]] = []
 

@@ -34,10 +34,10 @@ def test_a_suite_supplies_everything_but_the_policies(bare: Path) -> None:
     runs, left_out = study(str(bare)).plan()
     assert not left_out and len(runs) == 4 * 3, "the seeds of the protocol"
     assert {run.trials for run in runs} == {12}
-    assert [str(run.log.parent.parent) for run in runs[::3]] == list(TABLES), "table by table"
+    assert [str(run.log_path.parent.parent) for run in runs[::3]] == list(TABLES), "table by table"
     assert {run.space.target.cores for run in runs} == {1, 2}
     fewer, _ = study(str(bare / "test"), trials=5, seeds=[7]).plan()
-    assert [(str(run.log), run.trials) for run in fewer] == [(f"{name}/random/seed7.jsonl", 5) for name in TEST]
+    assert [(str(run.log_path), run.trials) for run in fewer] == [(f"{name}/random/seed7.jsonl", 5) for name in TEST]
 
 
 def test_a_study_file_next_to_its_suite(bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,7 +53,7 @@ def test_trials_may_depend_on_how_difficult_a_table_is(bare: Path, tmp_path: Pat
     """The number is the mean that random search needs, here estimated from 2,000 random orders."""
     tables = find_suite(bare).tables
     trials_by_table = {
-        factor: {run.log.parent.parent.name: run.trials for run in study(str(bare), trials=text).plan().runs}
+        factor: {run.log_path.parent.parent.name: run.trials for run in study(str(bare), trials=text).plan().runs}
         for factor, text in ((1, "difficulty"), (0.5, "0.5 difficulty"), (1000, "1000 difficulty"))
     }
     assert (
@@ -243,7 +243,7 @@ def test_without_claims_a_study_needs_policies(bare: Path) -> None:
 def test_a_run_starts_from_the_tables_of_other_workloads(bare: Path, tmp_path: Path) -> None:
     """In the small suite, the knob tables have different shapes, and the guided ones the same workload."""
     warm = study(str(bare), policies=["copula", "xgb"], warm_start=[f"suite:{bare}"], seeds=1)
-    warm_starts = {str(run.log): run.warm_start for run in warm.plan().runs}
+    warm_starts = {str(run.log_path): run.warm_start for run in warm.plan().runs}
     for policy in ("copula", "xgb"):
         learnt = {
             name: [earlier.log.header.workload for earlier in warm_starts[f"{name}/{policy}/seed0.jsonl"].runs]

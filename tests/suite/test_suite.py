@@ -21,7 +21,7 @@ from searchlab.errors import SearchlabError
 from searchlab.log.columns import Columns
 from searchlab.log.format import Passes
 from searchlab.log.read import RESULT_FILE_NAME, read_log
-from searchlab.log.writer import compress, encode_log, write_log
+from searchlab.log.writer import compress_log, encode_log, write_log
 from searchlab.measure.suite import find_suite
 from searchlab.plugins import trust_plugins
 from searchlab.stats.random_search import count_draws_needed, expected_draws, parse_difficulty
@@ -514,7 +514,7 @@ def test_a_replay_in_another_process_trusts_what_this_one_does(tmp_path: Path) -
         'split = "dev"\nworkload = "gemm:64x64x64"\nspace = { name = "tests.support.toys:Small" }\n'
     )
     log = write_table(directory / "tables" / "small.jsonl", toys.Small(), toys.smooth, counted=True)
-    compress(log, log.with_name("small.parquet"))
+    compress_log(log, log.with_name("small.parquet"))
     with trust_plugins():
         assert searchlab("suite", "run", directory, "--policy", "random", "--out", tmp_path / "out").returncode == 0
         result = read_trajectories(tmp_path / "out" / RESULT_FILE_NAME)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from searchlab.conformance.toys import SimulateFunction
 from searchlab.log.format import Header, Record
-from searchlab.log.writer import LogWriter, compress
+from searchlab.log.writer import LogWriter, compress_log
 from searchlab.plugins import Plugin
 from searchlab.records import Trial
 from searchlab.space import SPACES
@@ -60,4 +60,4 @@ def _write_table(path: Path, workload: str, plugin: Plugin, threads: int, cost: 
     for index, config in enumerate(space.enumerate()):
         writer.append(Record.from_trial(Trial(index, config, cost(config))))
     writer.close()
-    compress(log, log.with_suffix(".parquet"))
+    compress_log(log, log.with_suffix(".parquet"))

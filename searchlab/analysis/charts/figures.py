@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...arrays import Floats
-from ...log.columns import METRICS as QUALITY_FIELDS
+from ...log.columns import QUALITY_METRICS as QUALITY_FIELDS
 from ...stats.curves import Band, compute_band
 from ...stats.inference import ROPE
 from ...units import VALUES, convert_throughput
@@ -263,7 +263,7 @@ def _make_model_chart(workload_summary: WorkloadSummary, workload_runs: Workload
 
 def _summarize_model_rounds(runs: Sequence[LoggedRun]) -> dict[str, Band]:
     """Return the quartiles over seeds of each defined metric, at the last trial (from 1) of each batch."""
-    ends = np.concatenate([run.log.rounds for run in runs]) + 1.0
+    ends = np.concatenate([run.log.rated_trials for run in runs]) + 1.0
     qualities = np.concatenate([run.log.qualities for run in runs])
     bands = {}
     for metric in METRICS:

@@ -269,7 +269,7 @@ def describe_settings(comparison: ComparedRuns) -> list[dict[str, Any]]:
     rows = []
     for settings, by_workload in sorted(by_settings.items()):
         runs = [run for strategy_runs in by_workload.values() for run in strategy_runs]
-        lengths = [run.log.trials for run in runs]
+        lengths = [run.log.trial_count for run in runs]
         rows.append(
             settings._asdict()
             | {

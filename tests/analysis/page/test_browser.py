@@ -17,7 +17,7 @@ import pytest
 
 from searchlab.analysis import report
 from searchlab.analysis.publish import make_publication, publish
-from searchlab.log.plan import TOML
+from searchlab.log.plan import TOML_COPY_NAME
 from tests.support.analysis.browser import Browser, find_browser
 from tests.support.analysis.logs import write
 
@@ -41,7 +41,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 path = write(directory, policy, seed, ["build_error", *throughputs], workload=workload, shared=start)
                 # Labels such as these cannot be file names.
                 path.write_text(path.read_text().replace('"label":""', f'"label":"{name}"', 1))
-    (directory / TOML).write_text("# The question.\npolicies = ['random']\n")
+    (directory / TOML_COPY_NAME).write_text("# The question.\npolicies = ['random']\n")
     report(directory)
     return directory / "report" / "report.html"
 

@@ -20,7 +20,7 @@ from searchlab.analysis import report
 from searchlab.analysis.charts.vegalite import bundle_javascript
 from searchlab.analysis.page.render import embed_json
 from searchlab.console import escape_to_one_line
-from searchlab.log.plan import TOML
+from searchlab.log.plan import TOML_COPY_NAME
 from searchlab.plugins import Plugin
 from tests.support.analysis.logs import write
 
@@ -276,7 +276,7 @@ def test_each_seed_on_a_page_is_a_run(tmp_path: Path) -> None:
 
 
 def test_the_page_states_options_versions_and_dates(tmp_path: Path) -> None:
-    (tmp_path / TOML).write_text('# Why </pre> not?\npolicies = ["a"]\n')
+    (tmp_path / TOML_COPY_NAME).write_text('# Why </pre> not?\npolicies = ["a"]\n')
     for seed in (0, 1, 2, 7):
         changes: dict[str, Any] = {"batch": 4, "versions": {"numpy": "2.4" if seed else "2.3"}, "created": 1.7e9}
         policy = Plugin("evolutionary", {"population": 32, "arms": ["x"]})
