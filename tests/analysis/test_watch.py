@@ -134,7 +134,7 @@ def test_progress_follows_a_study_from_its_first_run(tmp_path: Path) -> None:
 def test_progress_follows_logs_and_plans_that_change(tmp_path: Path) -> None:
     out, first_study = tmp_path / "out", study(tmp_path)
     first_study.run(out)
-    path = out / first_study.plan().runs[2].log
+    path = out / first_study.plan().runs[2].log_path
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:7]) + lines[7][:20])
     watched = StudyProgress(out)
@@ -154,7 +154,7 @@ def test_progress_follows_logs_and_plans_that_change(tmp_path: Path) -> None:
 def test_progress_says_that_a_study_has_stopped(tmp_path: Path) -> None:
     out, stopped = tmp_path / "out", study(tmp_path)
     stopped.run(out)
-    path = out / stopped.plan().runs[3].log
+    path = out / stopped.plan().runs[3].log_path
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:7]))
     assert "not running" not in str(StudyProgress(out)), "the next run may be about to begin"
     for log in out.rglob("*.jsonl"):

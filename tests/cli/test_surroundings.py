@@ -132,7 +132,7 @@ def test_a_clock_that_jumps_changes_nothing_but_dates(tmp_path: Path, monkeypatc
         configs = run(trials, "resumed.jsonl")
     monkeypatch.undo()
     assert configs == run(16, "whole.jsonl") and not check_log(tmp_path / "resumed.jsonl").problems
-    charged = read_log(tmp_path / "resumed.jsonl").elapsed
+    charged = read_log(tmp_path / "resumed.jsonl").elapsed_seconds
     assert (charged[1:] >= charged[:-1]).all()
     info_table(TableInfo(read_log(tmp_path / "resumed.jsonl")))
     report(tmp_path / "resumed.jsonl", out=tmp_path / "report")

@@ -17,7 +17,7 @@ from typing import Any
 
 import searchlab
 from searchlab.exchange.imports import ImportOptions, import_file
-from searchlab.log.format import read_log
+from searchlab.log.read import read_log
 from searchlab.run.study import Study
 from searchlab.tables.build import build_tables, plan_tables, runs_for_tables
 from tests.golden.seen import seen

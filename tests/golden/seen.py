@@ -22,8 +22,8 @@ def seen(log: Log) -> dict[str, Any]:
         "policy": log.header.policy.name,
         "costs": [cost if math.isfinite(cost) else None for cost in log.costs.tolist()],
         "failures": [record.failure for record in log.records],
-        "starts": log.starts,
-        "charged": log.charged.sum(axis=1).tolist(),
+        "starts": log.batch_starts,
+        "charged": log.charged_seconds.sum(axis=1).tolist(),
         "finalists": [finalist.index for finalist in log.final.finalists] if log.final else [],
         "ended": log.ended is not None,
     }

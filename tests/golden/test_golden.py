@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import searchlab
-from searchlab.log.format import PARTS, Changed, Ended, Final, Header, Record, read_log
+from searchlab.log.format import PART_FIELDS, Changed, Ended, Final, Header, Record
+from searchlab.log.read import read_log
 from searchlab.log.result import load_log
 from searchlab.measure.suite import find_suite
 from tests.golden.make_golden import DATA, GUIDED, TARGET
@@ -62,7 +63,7 @@ def test_a_run_goes_on_from_its_log(name: str, cut: int, tmp_path: Path, monkeyp
         progress=False,
     ).log
     assert [record.config for record in again.records] == [record.config for record in original.records]
-    assert again.starts == original.starts and (again.ended is None) == (original.ended is None)
+    assert again.batch_starts == original.batch_starts and (again.ended is None) == (original.ended is None)
 
 
 def test_every_field_and_every_kind_of_line_is_covered() -> None:
@@ -74,5 +75,5 @@ def test_every_field_and_every_kind_of_line_is_covered() -> None:
     ]
     assert {line["kind"] for line in lines} == {"header", "trial", "finalists", "ended", "changed"}
     present = {name for line in lines for name in line}
-    unused = {"at", "connect_seconds", "nearest", "statistic", "passes", "computation", "fill_in", *PARTS}
+    unused = {"at", "connect_seconds", "nearest", "statistic", "passes", "computation", "fill_in", *PART_FIELDS}
     assert fields - present <= unused, "only in tables, in fleets, with workloads of plug-ins and in newer logs"

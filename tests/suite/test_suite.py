@@ -91,8 +91,11 @@ def test_a_card_holds_the_facts_of_its_table(bare: Path) -> None:
     recorded = RecordedTable(find_suite(bare).table("gemm-4x6x5-knob-1t"))
     card = TableCard(recorded)
     costs = recorded.log.costs
-    assert (card.info.configs, card.info.failed) == (216, int(np.isinf(costs).sum())) and card.info.failed > 0
-    assert card.info.near(0.05) == int((costs <= costs.min() / 0.95).sum())
+    assert (card.info.config_count, card.info.failure_count) == (
+        216,
+        int(np.isinf(costs).sum()),
+    ) and card.info.failure_count > 0
+    assert card.info.count_near_best(0.05) == int((costs <= costs.min() / 0.95).sum())
     draws = np.random.default_rng(0).permuted(np.tile(costs, (4000, 1)), axis=1)
     worst = costs[np.isfinite(costs)].max()
     sampled = np.minimum(draws[:, :10], worst).min(axis=1).mean() / costs.min() - 1
