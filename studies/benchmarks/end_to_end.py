@@ -282,7 +282,7 @@ one input, four for an image and a block each of BERT and GPT-2 for 128 tokens, 
 constants, in searchlab, in PyTorch (eager), in its compiler Inductor with `freezing`, and in ONNX Runtime. Each side
 runs in a process of its own, and they are timed in turn. A ratio is the median, over the rounds, of the strongest
 peer's time divided by searchlab's: above 1, searchlab is faster. The starting point is the time with TVM's default
-schedule for CPUs, the rule `Reduction` of `tvm.s_tir.dlight`, which does not apply to products.
+schedule for reductions on CPUs, that of `tvm.s_tir.dlight`.
 """
 
 CAPTION = "Each model's time by trials, estimated from its tasks; dashed lines are the times of the strongest peers"
@@ -345,7 +345,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             leave_folder()
             serve(lambda: make_side(json.loads(options.worker)))
             return
-        require(options.peers)
+        require([] if options.page else options.peers)
         for model in [] if options.page else options.models or TITLES:
             for threads in options.threads:
                 row = measure(model, threads, options) if options.library else record(model, threads, options)
