@@ -385,7 +385,7 @@ def _parse_time(time: Any, seconds_per_unit: float, problem: str) -> float | str
 
 
 def _find_rate(measurements: Iterable[tuple[str, Any]]) -> float:
-    """Return the only rate in GFLOP/s among ``values``, or NaN if there is not exactly one."""
+    """Return the only rate in GFLOP/s among ``measurements``, or NaN if there is not exactly one."""
     rate_values = [value for name, value in measurements if str(name).lower() in RATE_NAMES and is_number(value)]
     rates = [float(value) for value in rate_values if abs(value) < 1e300]  # an integer may be larger than any float
     return rates[0] if len(rates) == 1 else math.nan

@@ -63,7 +63,7 @@ class Columns(LoggedTrials):
         configs: The config as JSON text.
         sentinels: The sentinel reading before the trial, in seconds, or NaN for none.
         reading_counts: The number of readings.
-        readings: The readings of all trials in order, in seconds, shape (sum of ``counts``,).
+        readings: The readings of all trials in order, in seconds, shape (sum of ``reading_counts``,).
         rated_trials: The indices of the trials with a :class:`~searchlab.costmodel.quality.ModelQuality`, shape
             (rated_trials,).
         qualities: The :data:`QUALITY_METRICS` of these trials, or NaN if undefined, shape (rated_trials, 5).
@@ -141,14 +141,14 @@ class Columns(LoggedTrials):
         changes = tuple(change for change in self.changes if change.trials <= trials)
         return replace(self, **arrays, final=None, ended=ended, changes=changes)
 
-    def take(self, indices: Ints, header: Header, batches: Ints, ended: Ended | None) -> Self:
+    def take(self, indices: Ints, header: Header, batch_numbers: Ints, ended: Ended | None) -> Self:
         """Return the columns of a run that has the trials at ``indices``, in this order, without what it predicted."""
         arrays = {name: getattr(self, name)[indices] for name in ("configs", *_TRIAL_ARRAYS)}
         counts = arrays["reading_counts"].astype(np.int64)
         offsets = np.cumsum(self.reading_counts)[indices] - np.cumsum(counts)  # how far each trial's readings move
         readings = self.readings[np.arange(counts.sum()) + np.repeat(offsets, counts)]
         arrays |= {
-            "batch_numbers": batches.astype(self.batch_numbers.dtype),
+            "batch_numbers": batch_numbers.astype(self.batch_numbers.dtype),
             "readings": readings,
             "rated_trials": self.rated_trials[:0],
             "qualities": self.qualities[:0],

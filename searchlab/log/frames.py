@@ -90,13 +90,13 @@ def _make_trial_columns(logs: Sequence[Columns], log_indices: Array, missing: fl
 
 def _list_repeats(logs: Sequence[Columns]) -> Array:
     """Return each trial's readings. Equal readings, such as those from the same table entry, share one tuple."""
-    distinct: dict[tuple[float, ...], tuple[float, ...]] = {}
+    shared_readings: dict[tuple[float, ...], tuple[float, ...]] = {}
     repeats = []
     for log in logs:
         readings = log.readings.tolist()
         ends = np.cumsum([0, *log.reading_counts.tolist()]).tolist()
         repeats_of_trials = (tuple(readings[start:end]) for start, end in pairwise(ends))
-        repeats += [distinct.setdefault(times, times) for times in repeats_of_trials]
+        repeats += [shared_readings.setdefault(times, times) for times in repeats_of_trials]
     return make_object_array(repeats)
 
 

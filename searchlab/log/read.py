@@ -24,7 +24,7 @@ from ..files import check_unpacked, find_files, read_bytes, read_each
 from ..parquet import PARQUET
 from ..schema import UNREADABLE, drop_unknown_keys
 from .format import FORMAT_VERSION, Changed, Ended, Final, Header, Log, Record, parse_minor_version
-from .table import decode_header, decode_table
+from .table import decode_table, extract_header_bytes
 
 T = TypeVar("T")
 
@@ -305,7 +305,7 @@ def read_header(path: str | Path) -> Header:
     path = Path(path)
     log_bytes = read_log_bytes(path)
     if path.suffix == PARQUET:
-        return _collect_lines(path, [decode_header_line(decode_header(path, log_bytes))], 0).header
+        return _collect_lines(path, [decode_header_line(extract_header_bytes(path, log_bytes))], 0).header
     header_line, line_end, _ = log_bytes.partition(b"\n")
     return decode_log(path, header_line + line_end).header
 

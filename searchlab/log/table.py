@@ -90,7 +90,7 @@ def _make_knob_columns(configs: Sequence[Mapping[str, Any]]) -> tuple[dict[str, 
     return columns, encoded_knobs
 
 
-def decode_header(path: Path, data: bytes) -> bytes:
+def extract_header_bytes(path: Path, data: bytes) -> bytes:
     """Return the header, as JSON, of the table whose bytes are ``data``. Raises SearchlabError if it is damaged."""
     return _get_header_bytes(path, decode(path, data, {})[0])
 

@@ -349,7 +349,7 @@ class _BuildBatch(JobBatch[int]):
     def _record_failure(
         self, index: int, failed: Failed, is_config_to_blame: bool = False, affects_program: bool = False
     ) -> None:
-        """Record a config's failure, or build the config once more unless only the config can be to blame (is_certain).
+        """Record a config's failure, or build the config once more unless only the config can be to blame.
 
         ``affects_program`` is whether every config with its program would fail.
         """

@@ -85,9 +85,12 @@ def compare_models(
     executables = [_compile_module(module, target) for module in (untuned, with_signature(tuned, target))]
     device = device_of(target.kind)
     virtual_machines = [relax.VirtualMachine(module, device) for module in executables]
-    outputs = [list(iterate_arrays(machine[entry](*inputs))) for machine in virtual_machines]
+    outputs = [list(iterate_arrays(virtual_machine[entry](*inputs))) for virtual_machine in virtual_machines]
     difference = _compute_difference(*outputs)
-    timers = [machine.time_evaluator(entry, device, min_repeat_ms=MIN_REPEAT_MS) for machine in virtual_machines]
+    timers = [
+        virtual_machine.time_evaluator(entry, device, min_repeat_ms=MIN_REPEAT_MS)
+        for virtual_machine in virtual_machines
+    ]
     seconds_by_model: tuple[list[float], list[float]] = ([], [])
     for _ in range(TIMING_ROUNDS):
         for timer, module_seconds in zip(timers, seconds_by_model, strict=True):

@@ -57,6 +57,7 @@ class Gradient(Scheduler):
         return self.highest(open_tasks, [self.expected_gain(task) for task in open_tasks])
 
     def expected_gain(self, task: int) -> float:
+        """Return by how many seconds the model's time is expected to decrease in the task's next round."""
         history = self.histories[task]
         gain = self.alpha * mean_gain(history, self.window) + (1 - self.alpha) * history[-1] / len(history)
         return self.tasks[task].weight * gain

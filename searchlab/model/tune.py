@@ -453,7 +453,7 @@ class _ModelProgress:
         self._trial_budget = trial_budget
         self._untuned_count = self._trial_count = 0
         self._description = "the first rounds"
-        self._best_texts: list[str] = []
+        self._progress_texts: list[str] = []
 
     def on_untuned(self, *_: object) -> None:
         self._untuned_count += 1
@@ -466,13 +466,13 @@ class _ModelProgress:
 
     def on_decision(self, decision: Decision) -> None:
         self._description = decision.task[:MAX_SHOWN_NAME_LENGTH]
-        self._best_texts = [] if decision.model is None else [f"model {format_execution_time(decision.model)}"]
+        self._progress_texts = [] if decision.model is None else [f"model {format_execution_time(decision.model)}"]
         flops = self._tasks[decision.task].flops
         if decision.best and flops:
-            self._best_texts.append(format_speed(flops / decision.best / 1e9, "GFLOPS"))
+            self._progress_texts.append(format_speed(flops / decision.best / 1e9, "GFLOPS"))
         self._show()
 
     def _show(self) -> None:
         if self._progress is not None:
-            best_text = ", ".join([*self._best_texts, f"{self._trial_budget - self._trial_count:,} left"])
+            best_text = ", ".join([*self._progress_texts, f"{self._trial_budget - self._trial_count:,} left"])
             self._progress.show(self._description, self._trial_count, self._trial_budget, best_text)

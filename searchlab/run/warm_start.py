@@ -15,7 +15,7 @@ from ..costmodel import BoundCostModel, OtherTask, compute_scores
 from ..costmodel.features import FEATURES
 from ..errors import SearchlabError, warn
 from ..files import read_each, real_path
-from ..log.format import DEFAULT_CONFIG, Header, Log, workload_name, workload_of
+from ..log.format import DEFAULT_CONFIG_MARKER, Header, Log, workload_name, workload_of
 from ..log.programs import ChangedProgram
 from ..log.read import decode_log, find_logs, read_log, read_log_bytes
 from ..log.result import Result
@@ -156,7 +156,7 @@ class WarmStart:
     @property
     def sources(self) -> tuple[str, ...]:
         """What the log's header records; see :class:`~searchlab.log.format.Header`."""
-        return (*((DEFAULT_CONFIG,) if self.includes_default_config else ()), *self.digests)
+        return (*((DEFAULT_CONFIG_MARKER,) if self.includes_default_config else ()), *self.digests)
 
     @property
     def trials(self) -> list[Trial]:
@@ -182,7 +182,7 @@ class WarmStart:
             SearchlabError: If the directories do not contain one of the logs; the message names the run's ``log_path``.
         """
         runs_by_digest = {run.digest: run for run in self.runs}
-        digests = [digest for digest in header.warm_start if digest != DEFAULT_CONFIG]
+        digests = [digest for digest in header.warm_start if digest != DEFAULT_CONFIG_MARKER]
         runs = [
             runs_by_digest.get(digest) or find_earlier_run(self.directories, digest, statistic, log_path)
             for digest in digests
@@ -234,7 +234,7 @@ class EarlierRuns:
         runs: list[EarlierRun] = []
         directories: list[Path] = []
         for source in sources:
-            if source == DEFAULT_CONFIG:
+            if source == DEFAULT_CONFIG_MARKER:
                 continue
             if isinstance(source, str) and source.startswith("suite:"):
                 suite = find_suite(source.removeprefix("suite:"), base_dir)
@@ -244,7 +244,7 @@ class EarlierRuns:
                 source = source.log.path.absolute()
             if not isinstance(source, str | Path):
                 raise SearchlabError(
-                    f"a warm start must be a log, a directory of logs, a result, a suite or {DEFAULT_CONFIG!r}, not "
+                    f"a warm start must be a log, a directory of logs, a result, a suite or {DEFAULT_CONFIG_MARKER!r}, not "
                     f"{source!r:.200}"
                 )
             path = base_dir / source
@@ -261,7 +261,7 @@ class EarlierRuns:
             if any(other.directory is None and other.digest == run.digest for other in runs):
                 raise SearchlabError(f"{path} is specified twice, or is a copy of another log; specify each log once")
             runs.append(run)
-        return cls(tuple(runs), tuple(directories), DEFAULT_CONFIG in sources)
+        return cls(tuple(runs), tuple(directories), DEFAULT_CONFIG_MARKER in sources)
 
     def make_warm_start(self, space_choice: SpaceChoice, strategy: Strategy, machine: str) -> WarmStart:
         """Return the runs that ``strategy`` can use on ``machine``, which is "" if it is unknown; see select_runs.

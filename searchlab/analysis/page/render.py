@@ -20,7 +20,7 @@ from markupsafe import Markup
 
 from ...console import format_speed
 from ...errors import encodable
-from ...log.format import DEFAULT_CONFIG, Header, version_spans
+from ...log.format import DEFAULT_CONFIG_MARKER, Header, version_spans
 from ...log.plan import read_study_copies
 from ...plugins import Plugin
 from ..charts.vegalite import COLOURS, Chart, LineStyles, bundle_javascript, extract_data
@@ -286,8 +286,8 @@ def _make_settings(strategy: str, header: Header) -> Settings:
     if header.effective:
         policy += f" (used: {_format_mapping(header.effective)})"
     model = format_plugin(header.cost_model) if header.cost_model else ""
-    logs = [source for source in header.warm_start if source != DEFAULT_CONFIG]
-    sources = ["the default config"] if DEFAULT_CONFIG in header.warm_start else []
+    logs = [source for source in header.warm_start if source != DEFAULT_CONFIG_MARKER]
+    sources = ["the default config"] if DEFAULT_CONFIG_MARKER in header.warm_start else []
     if logs:
         sources.append(f"{len(logs)} logs")
     features = header.features if header.cost_model else ""
