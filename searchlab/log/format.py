@@ -115,8 +115,8 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         machine: Facts about the machine; see :func:`searchlab.machine.host.read_machine_facts`.
         starts: The text hashed into the seed so that a strategy draws its own first configs, or "" if strategies share
             them.
-        warm_start: Digests of the logs from which the run started, in order. :data:`DEFAULT_CONFIG_MARKER` comes first if the
-            run's first trial is the default config of its space.
+        warm_start: Digests of the logs from which the run started, in order. :data:`DEFAULT_CONFIG_MARKER` comes first
+            if the run's first trial is the default config of its space.
         space_size: The number of configs in the space, or None if they were not counted.
         optimum: The lowest cost of any config in the space, in seconds, if the run used a complete table; None if
             unknown.

@@ -244,8 +244,8 @@ class EarlierRuns:
                 source = source.log.path.absolute()
             if not isinstance(source, str | Path):
                 raise SearchlabError(
-                    f"a warm start must be a log, a directory of logs, a result, a suite or {DEFAULT_CONFIG_MARKER!r}, not "
-                    f"{source!r:.200}"
+                    f"a warm start must be a log, a directory of logs, a result, a suite or "
+                    f"{DEFAULT_CONFIG_MARKER!r}, not {source!r:.200}"
                 )
             path = base_dir / source
             if path.is_dir():
