@@ -115,7 +115,8 @@ class ChargedSeconds(msgspec.Struct, frozen=True):
     @classmethod
     def from_runs(cls, runs: StrategyRuns) -> Self:
         charged, parts = (
-            np.concatenate([getattr(run.log, name) for run in runs.runs]).T for name in ("charged_seconds", "part_seconds")
+            np.concatenate([getattr(run.log, name) for run in runs.runs]).T
+            for name in ("charged_seconds", "part_seconds")
         )
         sums = map(math.fsum, (charged.ravel().tolist(), *charged.tolist(), *parts.tolist()))
         return cls(*(seconds or None for seconds in sums))

@@ -54,7 +54,7 @@ class LocalExecutor(RunExecutor):
         self._thread_pool.shutdown(wait, cancel_futures=cancel_futures)
         if wait:
             for worker in self._workers:
-                worker.kill()
+                worker.close()
             self._scratch_folder.cleanup()
 
     def kill_workers(self) -> None:

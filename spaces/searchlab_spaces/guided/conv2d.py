@@ -32,7 +32,8 @@ class GuidedConv2d(Space):
     output pixels. Its tile has ``channels`` rows by ``pixels`` columns; it is not offered if an operand is a single
     column. A tile occupies 3/8 to 3/4 of the vector registers if the workload is large enough. A depthwise convolution
     has a lowering of its own, ``depthwise``, which is vectorised over the pixels of rows. Its tile has ``height`` x
-    ``width`` pixels of one channel and occupies at most 3/4 of the registers, and its weights are always plain.
+    ``width`` pixels of one channel and occupies at most 3/4 of the registers, and its weights are always plain. Such a
+    program is not a transformation of the workload's own program.
 
     All sizes, strides, paddings, dilations, data types and numbers of cores are supported. Bias and ReLU are applied
     when the result is written. Raises UnsupportedWorkload for other workloads, including grouped convolutions with
