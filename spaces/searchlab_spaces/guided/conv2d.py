@@ -83,10 +83,14 @@ class GuidedConv2d(Space):
         has_block_knobs, is_packed = blocks == "knobs", weights == "packed"
         self._lowerings: dict[str, Depthwise | Direct | Im2row | Winograd] = {}
         if workload.groups > 1:
-            if dot or not Depthwise.supports(workload):
+            if not Depthwise.supports(workload):
                 raise UnsupportedWorkload(
                     f"guided-conv2d has no programs for {workload}: of grouped convolutions, it supports only those "
-                    f"with one input channel per group (this has {workload.ci // workload.groups}), without 'dot'"
+                    f"with one input channel per group, not {workload.ci // workload.groups}"
+                )
+            if dot:
+                raise UnsupportedWorkload(
+                    f"guided-conv2d has no programs with dot = true for {workload}, which is a depthwise convolution"
                 )
             self._lowerings["depthwise"] = Depthwise(workload, target, lanes, has_block_knobs)
         else:

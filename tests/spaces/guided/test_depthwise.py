@@ -92,10 +92,17 @@ def test_tiles_fit_the_registers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spelling", "options"),
-    [("conv2d:1x8x8x16x16x3x3:g4", {}), ("conv2d:1x8x8x16x16x3x3:g16:int8", {"dot": True})],
+    ("spelling", "options", "reason"),
+    [
+        ("conv2d:1x8x8x16x16x3x3:g4", {}, "only those with one input channel per group, not 4; use .*knob-template"),
+        (
+            "conv2d:1x8x8x16x16x3x3:g16:int8",
+            {"dot": True},
+            "with dot = true for .*, which is a depthwise.*; use .*knob",
+        ),
+    ],
 )
-def test_other_grouped_convolutions_are_refused(spelling: str, options: dict[str, bool]) -> None:
+def test_other_grouped_convolutions_are_refused(spelling: str, options: dict[str, bool], reason: str) -> None:
     target = resolve_target({"kind": "llvm", "mcpu": "sapphirerapids", "mtriple": "x86_64-unknown-linux-gnu"})
-    with pytest.raises(UnsupportedWorkload, match="only those with one input channel per group.*; use .*knob-template"):
+    with pytest.raises(UnsupportedWorkload, match=reason):
         SPACES.make(Plugin("guided-conv2d", options), parse_workload(spelling), target)
