@@ -16,9 +16,9 @@ from rich.console import Console
 
 from searchlab import Study, tune
 from searchlab.cli.terminal import parse_plugin, progress_console, say_table
+from searchlab.conformance import toys
 from searchlab.errors import SearchlabWarning
 from searchlab.run import progress
-from tests.support import toys
 from tests.support.cli import searchlab, searchlab_process
 from tests.support.logs import read_deterministic_part, write_table
 from tests.support.measure.faulty import Faulty
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("unoptimized")
 
 STUDY = """
 workloads = ["gemm:64x64x64"]
-spaces = [{ name = "tests.support.toys:Small", label = "small" }]
+spaces = [{ name = "searchlab.conformance.toys:Small", label = "small" }]
 policies = ["random", "evolutionary"]
 seeds = 2
 trials = 20
@@ -44,7 +44,7 @@ OLD_TABLE = Path(__file__).parents[2] / "studies" / "fidelity" / "gemm-knob-temp
 
 @pytest.fixture
 def study(tmp_path: Path) -> Path:
-    write_table(tmp_path / "table.jsonl", toys.Small(), toys.flaky)
+    write_table(tmp_path / "table.jsonl", toys.Small(), toys.simulate_flaky)
     (tmp_path / "study.toml").write_text(STUDY)
     return tmp_path / "study.toml"
 
@@ -352,10 +352,10 @@ def test_options_have_one_syntax_wherever_a_plug_in_is_named() -> None:
 
 
 def test_what_tune_finds_is_printed_as_json(tmp_path: Path) -> None:
-    write_table(tmp_path / "table.jsonl", toys.SingleChoice(), toys.smooth)
+    write_table(tmp_path / "table.jsonl", toys.SingleChoice(), toys.simulate_smooth)
     words = [
         "--space",
-        "tests.support.toys:SingleChoice",
+        "searchlab.conformance.toys:SingleChoice",
         "--policy",
         "grid",
         "--measure",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import toys
+from searchlab.conformance import toys
 from tests.support.cli import HEAVY, imported_packages, run_python
 from tests.support.logs import write_table
 
@@ -22,7 +22,7 @@ sys.meta_path.insert(0, NoTvm())
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    write_table(tmp_path / "a.jsonl", toys.Small(), toys.flaky)
+    write_table(tmp_path / "a.jsonl", toys.Small(), toys.simulate_flaky)
     return tmp_path
 
 

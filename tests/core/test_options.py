@@ -13,6 +13,7 @@ import pytest
 from msgspec.inspect import IntType
 
 from searchlab import NeverTwice, SearchlabError
+from searchlab.conformance import toys
 from searchlab.costmodel import COST_MODELS
 from searchlab.executors.contract import EXECUTORS
 from searchlab.measure.settings import Settings
@@ -30,7 +31,6 @@ from searchlab.plugins import PluginKind
 from searchlab.policy import POLICIES
 from searchlab.schema import convert
 from searchlab.space import SPACES
-from tests.support import toys
 from tests.support.cli import searchlab
 
 if TYPE_CHECKING:

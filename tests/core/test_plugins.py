@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from searchlab import SearchlabError, tune
+from searchlab.conformance import toys
 from searchlab.costmodel import COST_MODELS
 from searchlab.log.read import read_log
 from searchlab.plugins import Plugin
 from searchlab.policy import POLICIES, NeverTwice
 from searchlab.space import SPACES
-from tests.support import toys
 from tests.support.logs import write_table
 
 POLICY = """
@@ -70,7 +70,7 @@ def run(policy: object, folder: Path, trials: int) -> None:
 
 
 def test_a_run_of_a_class_resumes_after_its_module_has_moved(install: Install, tmp_path: Path) -> None:
-    write_table(tmp_path / "table.jsonl", toys.Small(), toys.flaky)
+    write_table(tmp_path / "table.jsonl", toys.Small(), toys.simulate_flaky)
     install("first")
     run(POLICIES.load("climb"), tmp_path, 5)
     assert read_log(tmp_path / "run.jsonl").header.policy == Plugin("climb")
