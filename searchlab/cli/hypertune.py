@@ -11,14 +11,10 @@ from rich.text import Text
 from typer import Option
 
 from ..files import file_name, write_file
-from ..hypertune import (
-    DATABASE_NAME,
-    HypertuneResult,
-    ScoreComparison,
-    is_above_noise,
-    list_range_values,
-    plan_hypertune,
-)
+from ..hypertune.plan import plan_hypertune
+from ..hypertune.ranges import list_range_values
+from ..hypertune.result import HypertuneResult, ScoreComparison, is_above_noise
+from ..hypertune.search import DATABASE_NAME
 from ..options import Seed, SeedCount, Trials
 from ..run.progress import RunProgress
 from ..run.study import Study

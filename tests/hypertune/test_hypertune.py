@@ -21,15 +21,10 @@ from typer.testing import CliRunner, Result
 from searchlab.cli.app import app
 from searchlab.conformance import toys
 from searchlab.errors import SearchlabError
-from searchlab.hypertune import (
-    HyperPlan,
-    HypertuneResult,
-    derive_ranges,
-    list_range_values,
-    make_range,
-    open_storage,
-    plan_hypertune,
-)
+from searchlab.hypertune.plan import plan_hypertune
+from searchlab.hypertune.ranges import derive_ranges, list_range_values, make_range
+from searchlab.hypertune.result import HypertuneResult
+from searchlab.hypertune.search import HyperPlan, open_storage
 from searchlab.options import Between, Count, UnitInterval
 from searchlab.policy import NeverTwice
 from searchlab.run.study import Study
