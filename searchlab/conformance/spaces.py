@@ -29,7 +29,6 @@ from .check import (
     find_innermost_line,
     rule,
     rules_in,
-    run_in_two_processes,
     seed_global_streams,
 )
 
@@ -51,6 +50,8 @@ WORKLOADS = (
 @dataclass(frozen=True)
 class SpaceSubject(Subject):
     """A space to check, for one workload and target."""
+
+    result_name = "fingerprint or sample"
 
     workload: Workload
     target: Target
@@ -87,6 +88,12 @@ class SpaceSubject(Subject):
     @cached_property
     def space(self) -> Space:
         return self.instantiate_space()
+
+    def compute_results(self) -> list[Any]:
+        """Return the space's fingerprint, its default config and five samples."""
+        space, rng = self.instantiate_space(), np.random.default_rng(7)
+        configs = [space.default_config(), *(space.sample(rng) for _ in range(5))]
+        return [space.fingerprint, *(config.to_json() for config in configs)]
 
     @cached_property
     def samples(self) -> list[Config]:
@@ -272,17 +279,7 @@ def check_enumerates(subject: SpaceSubject) -> None:
 @rule("do not rely on the order of a set or on anything else that differs between processes", CONSISTENT_RULES)
 def check_fingerprint(subject: SpaceSubject) -> None:
     """The fingerprint, the default config and the samples for a given seed are the same in every process."""
-    first, second = run_in_two_processes(list_identity, subject)
-    if first != second:
-        differing_pair = next((a, b) for a, b in zip(first, second, strict=True) if a != b)
-        raise Breach(f"one process has {differing_pair[0]}, but another has {differing_pair[1]}")
-
-
-def list_identity(subject: SpaceSubject) -> list[Any]:
-    """Return the space's fingerprint, its default config and five samples, as JSON data."""
-    rng = np.random.default_rng(7)
-    configs = [subject.space.default_config(), *(subject.space.sample(rng) for _ in range(5))]
-    return [subject.space.fingerprint, *(config.to_json() for config in configs)]
+    subject.require_same_in_every_process()
 
 
 @rule("convert scheduling errors to raise InvalidConfig(why); do not offer choices that never work", CONSISTENT_RULES)
