@@ -135,6 +135,8 @@ def program_text(best: Best, form: str) -> str:
     schedule, target = best.schedule(), best.result.space.target
     module = schedule.mod
     match form:
+        case "trace" if schedule.trace is None:
+            raise SearchlabError("the space wrote this program without schedule primitives; use --show tir")
         case "trace":
             return str(schedule.trace)
         case "python":

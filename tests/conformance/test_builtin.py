@@ -68,6 +68,19 @@ def test_space_passes_its_checks(name: str) -> None:
     assert_checks_pass(space_checks(name))
 
 
+@pytest.mark.parametrize(
+    ("space", "options", "workload"),
+    [
+        ("guided-conv2d", {}, "conv2d:1x9x9x8x8x3x3:p1:g8"),
+        ("guided-conv2d", {"winograd": True}, "conv2d:1x9x9x16x8x3x3:p1"),
+        ("guided-conv2d", {"weights": "packed"}, "conv2d:1x9x9x16x8x3x3:p1"),
+        ("guided-gemm", {"weights": "packed"}, "gemm:16x16x16"),
+    ],
+)
+def test_programs_without_a_trace_need_not_replay(space: str, options: dict[str, Any], workload: str) -> None:
+    assert_checks_pass(space_checks({"name": space, "options": options}, workload=workload), everywhere=False)
+
+
 @pytest.mark.parametrize("name", COST_MODELS.entry_points_by_name())
 def test_cost_model_passes_its_checks(name: str) -> None:
     assert_checks_pass(cost_model_checks(name))
