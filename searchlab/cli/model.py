@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 model = typer.Typer(no_args_is_help=True, help="Tune a model: list its tasks, tune all of them, or run the result.")
 
-ModelSpec = Annotated[
+ModelReference = Annotated[
     str,
     Argument(
         help="The model: `module:function` or `FILE.py:function`, which returns a Relax module; an ONNX file "
@@ -81,15 +81,15 @@ BindOption = Annotated[
 ]
 
 
-def read_model(name: str, shape: Sequence[str] | None, bind: Path | None) -> tvm.IRModule:
-    """Return the model ``name`` with the sizes in ``shape``, and with the arrays in the file ``bind`` as constants."""
+def read_model(reference: str, shape: Sequence[str] | None, bind: Path | None) -> tvm.IRModule:
+    """Return a model with the sizes in ``shape``, and with the arrays in the file ``bind`` as constants."""
     sizes_by_dimension: dict[str, int] = {}
     for text in shape or ():
         dimension, size = parse_name_and_value(text)
         if type(size) is not int or size < 1:
             raise SearchlabError(f"--shape {text}: the size must be a positive number, as in {dimension}=1")
         sizes_by_dimension[dimension] = size
-    module = fix_dimensions(load_model(name), sizes_by_dimension)
+    module = fix_dimensions(load_model(reference), sizes_by_dimension)
     return module if bind is None else bind_weights(module, bind)
 
 
@@ -106,7 +106,7 @@ def format_time(seconds: float) -> str:
 
 @model.command()
 def tasks(
-    name: ModelSpec,
+    reference: ModelReference,
     target: TargetSpec = "native",
     shape: ShapeOption = None,
     bind: BindOption = None,
@@ -126,15 +126,17 @@ def tasks(
         raise SearchlabError(
             f"untuned programs for {resolved_target.kind} bind no threads, so they cannot run; omit --time"
         )
-    module = read_model(name, shape, bind)
+    module = read_model(reference, shape, bind)
     model_tasks = tasks_of(module)
-    refusals = [task.refusals(resolved_target) for task in model_tasks]
-    seconds = time_untuned(model_tasks, resolved_target) if with_times else [math.inf] * len(model_tasks)
-    total_seconds = [
-        task.occurs * cost if math.isfinite(cost) else 0.0 for task, cost in zip(model_tasks, seconds, strict=True)
+    untuned_costs = time_untuned(model_tasks, resolved_target) if with_times else {}
+    costs = {task: untuned_costs.get(task.name, math.inf) for task in model_tasks}
+    model_seconds = sum(task.occurs * cost for task, cost in costs.items() if math.isfinite(cost))
+    rows = [
+        TaskRow(
+            task, task.refusals(resolved_target), cost, task.occurs * cost / model_seconds if math.isfinite(cost) else 0
+        )
+        for task, cost in costs.items()
     ]
-    time_shares = [total / (sum(total_seconds) or 1) for total in total_seconds]
-    rows = [TaskRow(*fields) for fields in zip(model_tasks, refusals, seconds, time_shares, strict=True)]
     rows.sort(key=lambda row: -row.share)
     if as_json:
         say_json([row.to_json(with_times) for row in rows])
@@ -250,7 +252,7 @@ def run(
 
 @model.command()
 def tune(
-    name: ModelSpec,
+    reference: ModelReference,
     trials: Annotated[int, number_option(Trials, help="The total number of trials for all tasks.")],
     out_dir: Annotated[Path, Option("--out", help="The directory for the logs and the tuned model.", metavar="DIR")],
     scheduler: Annotated[
@@ -292,7 +294,7 @@ def tune(
     """
     with interruptible():
         tuned_model = tune_model(
-            read_model(name, shape, bind),
+            read_model(reference, shape, bind),
             out=out_dir,
             trials=trials,
             scheduler=parse_plugin(scheduler),

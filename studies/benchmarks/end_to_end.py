@@ -168,7 +168,7 @@ def tune(task: Mapping[str, Any], options: argparse.Namespace) -> Path:
 def read_curve(folder: Path) -> list[tuple[int, float]]:
     """Return the number of trials and the estimated time of the model in seconds after each round."""
     _, decisions, _ = read_journal(folder / "tuned" / DECISIONS_FILE, Decision, DecisionsHeader)
-    return [(decision.total, decision.model) for decision in decisions if decision.model is not None]
+    return [(decision.total, decision.model_seconds) for decision in decisions if decision.model_seconds is not None]
 
 
 def measure(model: str, threads: int, options: argparse.Namespace) -> Row:

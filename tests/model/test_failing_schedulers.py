@@ -63,17 +63,16 @@ def test_a_scheduler_that_misbehaves_in_tell_is_named(how: str, message: str) ->
     scheduler = Bad([ScheduledTask("a"), ScheduledTask("b")], seed=0)
     scheduler.how = how
     with pytest.raises(SearchlabError, match=f"Bad' {message}|Bad' broke.*{message}"):
-        tell_scheduler(scheduler, [[], []], 0, [1e-3, 2e-3])
+        tell_scheduler(scheduler, 0, [1e-3, 2e-3])
 
 
 @pytest.mark.parametrize("how", ["", "empties the costs"])
 def test_sound_rounds_are_told(how: str) -> None:
     scheduler = Bad([ScheduledTask("a"), ScheduledTask("b")], seed=0)
     scheduler.how = how
-    histories: list[list[float]] = [[], []]
     costs = [1e-3, 2e-3]
-    tell_scheduler(scheduler, histories, 1, costs)
-    assert costs == [1e-3, 2e-3] and histories == scheduler.histories == [[], [1e-3]]
+    tell_scheduler(scheduler, 1, costs)
+    assert costs == [1e-3, 2e-3] and scheduler.histories == [[], [1e-3]]
 
 
 @pytest.mark.parametrize("task", [True, 1.0, 7, -1, "0", None, np.int64(5), np.True_])
