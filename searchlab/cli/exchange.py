@@ -12,7 +12,6 @@ from ..apply.best import export_library
 from ..errors import SearchlabError
 from ..exchange import exports, imports
 from ..options import Seed
-from ..plugins import Plugin
 from .terminal import TARGET_HELP, Logs, SpaceOptions, number_option, parse_plugin, say
 
 EXPORT_FORMATS = ", ".join(exports.WRITERS)
@@ -61,8 +60,7 @@ def import_(
     """
     if option and not space:
         raise SearchlabError("--option sets an option of a space; specify the space with --space")
-    space_plugin = Plugin(space, parse_plugin("", option)["options"]) if space else None
-    options = imports.ImportOptions(workload, space_plugin, target, seed, label)
+    options = imports.ImportOptions(workload, parse_plugin(space, option) if space else None, target, seed, label)
     logs, notes = imports.import_file(file, to, options, format)
     for note in notes:
         say(f"skipped: {note}")

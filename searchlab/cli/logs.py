@@ -21,6 +21,7 @@ from ..log.reliability import describe_reliability, find_best_trial, measure_dri
 from ..log.result import Best, load_log
 from ..log.writer import check_log
 from ..options import Seed, Trials
+from ..plugins import Plugin
 from .terminal import (
     AsJson,
     Logs,
@@ -31,8 +32,8 @@ from .terminal import (
     interruptible,
     number_option,
     out,
-    parse_json_object,
     parse_plugin,
+    plugin_option,
     say,
     say_code,
     say_json,
@@ -257,9 +258,7 @@ def table_build(
     from ..tables.build import build_tables, plan_tables, runs_for_tables, table_study
 
     space_plugin = parse_plugin(space, option)
-    study = table_study(
-        source, space_plugin["name"], space_plugin["options"], target, parse_json_object(measure, "--measure")
-    )
+    study = table_study(source, space_plugin.name, space_plugin.options, target, measure)
     runs, left_out = plan_tables(study, limit, seed)
     default_path = Path("results", "tables", Path(source).stem if source.endswith(".toml") else "")
     tables = runs_for_tables(runs, to, default_path, passes)
@@ -294,7 +293,10 @@ def table_info(paths: Logs, as_json: AsJson = False) -> None:
 @costmodel.command(name="eval")
 def costmodel_eval(
     logs: Logs,
-    model: Annotated[list[str], Option(help="A cost model; with options: `xgboost,objective=rank`. May be repeated.")],
+    cost_models: Annotated[
+        list[Plugin],
+        plugin_option("--model", help="A cost model; with options: `xgboost,objective=rank`. May be repeated."),
+    ],
     features: Annotated[
         str, Option(help="The features: `knob`, `program`, `per-store`, `itervar` or `curve`.")
     ] = "knob",
@@ -312,7 +314,7 @@ def costmodel_eval(
     """Show how well cost models predict recorded trials that they were not trained on."""
     from ..tables.costmodels import TITLES_BY_METRIC, evaluate, mean_quality, quality_rows
 
-    plugins = [COST_MODELS.resolve(parse_plugin(text))[0] for text in model]
+    plugins = [COST_MODELS.resolve(cost_model)[0] for cost_model in cost_models]
     qualities = evaluate(logs, plugins, features=features, split=split, seed=seed, train_fraction=train_fraction, k=k)
     if as_json:
         say_json({"means": mean_quality(qualities), "logs": qualities})

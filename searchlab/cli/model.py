@@ -29,24 +29,27 @@ from ..model.inputs import (
 from ..model.library import CompiledModel
 from ..model.tasks import Task, load_model, tasks_of
 from ..model.tune import TunedModel, time_untuned, tune_model
-from ..options import Batch, Seed, Trials
+from ..options import Seed, Trials
+from ..plugins import Plugin
 from ..run.plan import DEFAULT_SPACES
 from ..target import resolve_target
 from .terminal import (
     AsJson,
-    CostModelName,
+    BatchSize,
+    CostModelSpec,
     FeaturesName,
     MeasureSpec,
     RunSeed,
+    StopAfter,
     TargetOrOwn,
     TargetSpec,
     WarmStartSources,
     err,
     interruptible,
     number_option,
-    parse_json_object,
     parse_name_and_value,
     parse_plugin,
+    plugin_option,
     say,
     say_json,
     say_table,
@@ -259,24 +262,20 @@ def tune(
         str, Option(help="A scheduler from `searchlab list schedulers`; with options: `gradient,alpha=0.3`.")
     ] = "gradient",
     space: Annotated[
-        list[str] | None,
-        Option(
+        list[Plugin] | None,
+        plugin_option(
             help="A space from `searchlab list spaces`; with options: `guided-gemm,blocks=knobs`. May be repeated: the "
-            "first that has programs for a task is used "
-            f"[default: {', '.join(DEFAULT_SPACES)}].",
+            f"first that has programs for a task is used [default: {', '.join(DEFAULT_SPACES)}].",
         ),
     ] = None,
     policy: Annotated[
         str, Option(help="The policy for every task, from `searchlab list policies`; with options: `xgb,epsilon=0.2`.")
     ] = "evolutionary-model",
-    batch: Annotated[int, number_option(Batch, help="The number of trials in a round.")] = 8,
+    batch: BatchSize = 8,
     seed: RunSeed = 0,
-    stop_after: Annotated[
-        int | None,
-        number_option(Trials, help="Stop tuning a task after this many trials without a gain of more than 1 %."),
-    ] = None,
+    stop_after: StopAfter = None,
     target: TargetOrOwn = None,
-    cost_model: CostModelName = None,
+    cost_model: CostModelSpec = None,
     features: FeaturesName = None,
     measure: MeasureSpec = None,
     warm_start: WarmStartSources = None,
@@ -298,15 +297,15 @@ def tune(
             out=out_dir,
             trials=trials,
             scheduler=parse_plugin(scheduler),
-            space=[parse_plugin(text) for text in space or DEFAULT_SPACES],
+            space=space or DEFAULT_SPACES,
             policy=parse_plugin(policy),
             batch=batch,
             seed=seed,
             stop_after=stop_after,
             target=target,
             features=features,
-            cost_model=cost_model and parse_plugin(cost_model),
-            measure=parse_json_object(measure, "--measure"),
+            cost_model=cost_model,
+            measure=measure,
             warm_start=warm_start or [],
             force=force,
             progress=err,

@@ -39,7 +39,7 @@ from ..units import RUNS
 from ..workload import WORKLOADS, kind_of, parse_workload, preset_names
 from .terminal import (
     AsJson,
-    CostModelName,
+    CostModelSpec,
     FeaturesName,
     Options,
     SpaceName,
@@ -49,6 +49,7 @@ from .terminal import (
     number_option,
     out,
     parse_plugin,
+    plugin_option,
     say,
     say_json,
     say_table,
@@ -176,7 +177,7 @@ def space_(
     seed: Annotated[int, number_option(Seed, help="The seed for the sample.")] = 0,
 ) -> None:
     """Show a space's knobs, the number of values of each, the default config, and a sample config."""
-    space_plugin = Plugin(**parse_plugin(space, option))
+    space_plugin = parse_plugin(space, option)
     search_space = SPACES.make(space_plugin, parse_workload(workload), resolve_target(target))
     default, sample = search_space.default_config(), search_space.sample(np.random.default_rng(seed))
     count_limit = 10_000 if search_space.builds_programs else 100_000  # counting takes seconds
@@ -205,13 +206,14 @@ def check(
     option: Options = None,
     seed: Annotated[int, number_option(Seed, help="The seed for the checks.")] = 0,
     space: Annotated[
-        str | None, Option(help="The space for checking a policy, if it needs a particular one [default: toy spaces].")
+        Plugin | None,
+        plugin_option(help="The space for checking a policy, if it needs a particular one [default: toy spaces]."),
     ] = None,
     workload: Annotated[
         str | None, Option(help="The workload for the space [default: a small one that the space supports].")
     ] = None,
     target: TargetSpec = "native",
-    cost_model: CostModelName = None,
+    cost_model: CostModelSpec = None,
     features: FeaturesName = None,
 ) -> None:
     """Check a plug-in against its contract, and explain how to fix each failure.
@@ -223,10 +225,10 @@ def check(
     if kind is Contract.policy:
         checks = policy_checks(
             plugin_spec,
-            space=space and parse_plugin(space),
+            space=space,
             workload=workload,
             target=target,
-            cost_model=cost_model and parse_plugin(cost_model),
+            cost_model=cost_model,
             features=features,
             seed=seed,
         )
@@ -274,7 +276,7 @@ def _parse_kind_and_name(words: list[str]) -> tuple[Contract, str]:
         if kind not in list(Contract):
             raise SearchlabError(f"unknown kind of plug-in {kind!r}{did_you_mean(kind, map(str, Contract))}")
         return Contract(kind), spec_text
-    name = parse_plugin(spec_text)["name"]
+    name = parse_plugin(spec_text).name
     names_by_kind = {**dict.fromkeys(Contract, name), Contract.workload: kind_of(spec_text)[0]}
     matching_kinds = [kind for kind in Contract if names_by_kind[kind] in KINDS_BY_NAME[kind].entry_points_by_name()]
     if not matching_kinds and ":" in name:

@@ -23,7 +23,7 @@ from ..log.lease import is_locked
 from ..log.writer import OtherRun
 from ..machine.host import available_cores
 from ..options import Jobs, Trials
-from ..plugins import find_unregistered_code
+from ..plugins import Plugin, find_unregistered_code
 from ..run.open import open_runs
 from ..run.plan import DEFAULT_POLICY, DEFAULT_SPACES, Run, parse_shard, select_shard
 from ..run.study import Study
@@ -36,13 +36,14 @@ from .terminal import (
     SPACE_HELP,
     AsJson,
     BatchSize,
-    CostModelName,
+    CostModelSpec,
     FeaturesName,
     MeasureSpec,
     PolicyOptions,
     Port,
     Quiet,
     RunSeed,
+    StopAfter,
     StudyFile,
     TargetOrOwn,
     Verbose,
@@ -54,8 +55,8 @@ from .terminal import (
     interruptible,
     number_option,
     out,
-    parse_json_object,
     parse_plugin,
+    plugin_option,
     progress_console,
     say,
     say_json,
@@ -247,8 +248,8 @@ def tune(
     workload: Workload,
     log: Annotated[Path, Option(help="The log of the run. If it exists, the run resumes.", metavar="FILE.jsonl")],
     space: Annotated[
-        str | None,
-        Option(
+        Plugin | None,
+        plugin_option(
             help=f"{SPACE_HELP} [default: the first of {', '.join(DEFAULT_SPACES)} that has programs for the workload]."
         ),
     ] = None,
@@ -265,14 +266,11 @@ def tune(
     seconds: Annotated[
         float | None, Option(help="Stop after this many seconds of proposing, training, building and running.")
     ] = None,
-    stop_after: Annotated[
-        int | None,
-        number_option(Trials, help="Stop after this many trials that do not improve throughput by more than 1 %."),
-    ] = None,
+    stop_after: StopAfter = None,
     batch: BatchSize = 8,
     seed: RunSeed = 0,
     target: TargetOrOwn = None,
-    cost_model: CostModelName = None,
+    cost_model: CostModelSpec = None,
     features: FeaturesName = None,
     warm_start: WarmStartSources = None,
     discard: Discard = False,
@@ -285,7 +283,7 @@ def tune(
     with interruptible():
         result = tune_run(
             workload,
-            space=space and parse_plugin(space),
+            space=space,
             policy=parse_plugin(policy, option),
             log=log,
             trials=trials,
@@ -295,10 +293,10 @@ def tune(
             seed=seed,
             target=target,
             features=features,
-            cost_model=cost_model and parse_plugin(cost_model),
+            cost_model=cost_model,
             warm_start=warm_start or [],
             discard=discard,
-            measure=parse_json_object(measure, "--measure"),
+            measure=measure,
             progress=progress_console(quiet, verbose, err if as_json else out),
         )
     if as_json:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from msgspec import UNSET
+from msgspec import UNSET, to_builtins
 from msgspec.json import encode, format
 from msgspec.structs import replace
 from rich.box import SIMPLE_HEAD
@@ -48,7 +48,7 @@ from ..suite.trajectories import (
 from .terminal import (
     AsJson,
     BatchSize,
-    CostModelName,
+    CostModelSpec,
     FeaturesName,
     PolicyOptions,
     SuitePath,
@@ -149,7 +149,7 @@ def suite_run(
     ] = "",
     option: PolicyOptions = None,
     batch: BatchSize = 8,
-    cost_model: CostModelName = None,
+    cost_model: CostModelSpec = None,
     features: FeaturesName = None,
     label: Annotated[str, Option(help="The name of the policy in tables and charts.")] = "",
     split: Annotated[
@@ -182,14 +182,14 @@ def suite_run(
     part = _find_part_to_run(suite, split)
     baseline_runs = read_baselines(part)
     policy_plugin = parse_plugin(policy, option)
-    opponents = against.split(",") if against else choose_baselines(part, POLICIES.load(policy_plugin["name"]))
+    opponents = against.split(",") if against else choose_baselines(part, POLICIES.load(policy_plugin.name))
     # Unknown names are rejected before anything runs.
     check_baselines(part, read_baselines(part, opponents), lambda text: say(text, err))
     policy_entry = {
-        **policy_plugin,
+        **to_builtins(policy_plugin),
         "batch": batch,
-        "label": choose_label(policy_plugin["name"], label, {baseline.strategy for baseline in baseline_runs}),
-        **({"cost_model": parse_plugin(cost_model)} if cost_model else {}),
+        "label": choose_label(policy_plugin.name, label, {baseline.strategy for baseline in baseline_runs}),
+        **({"cost_model": to_builtins(cost_model)} if cost_model else {}),
         **({"features": features} if features else {}),
     }
     study = make_suite_study(part, policy_entry, seeds, opponents)

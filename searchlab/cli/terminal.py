@@ -6,7 +6,6 @@ import json
 import logging
 import re
 import shlex
-import signal
 import sys
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -24,7 +23,8 @@ from typer import Argument, Option
 
 from ..console import Terminal, escape_controls, escape_to_one_line, format_execution_time, format_speed, notify_if_slow
 from ..errors import SearchlabError, SearchlabWarning, warn
-from ..options import Batch, Seed, find_numeric_type
+from ..options import Batch, Seed, Trials, find_numeric_type
+from ..plugins import Plugin, note_interrupts
 
 if TYPE_CHECKING:
     from ..log.result import Best
@@ -34,6 +34,58 @@ out = Terminal(width=None if sys.stdout.isatty() else 100, markup=False, emoji=F
 
 err = Terminal(stderr=True, width=None if sys.stderr.isatty() else 100, markup=False, emoji=False)
 """The standard error, for progress, and for notes if the standard output is JSON."""
+
+
+def parse_measure(text: str) -> dict[str, Any]:
+    """Parse the value of ``--measure``, a JSON object."""
+    try:
+        settings = json.loads(text)
+    except (ValueError, RecursionError) as error:  # invalid JSON, too many digits, or excessive nesting
+        raise SearchlabError(f"--measure {text!r:.200} is not valid JSON: {error}") from None
+    if not isinstance(settings, dict):
+        raise SearchlabError(f"--measure must be a JSON object, not {text}")
+    return settings
+
+
+def parse_name_and_value(text: str) -> tuple[str, Any]:
+    """Split ``name=value``. The value is parsed as JSON (``3``, ``true``, ``[2, 4]``) or else as text."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise SearchlabError(f"the option {text!r} does not have the form name=value")
+    try:
+        return name, json.loads(value)
+    except (ValueError, RecursionError):  # invalid JSON, too many digits, or excessive nesting
+        return name, value
+
+
+def parse_plugin(text: str, options: Sequence[str] | None = None) -> Plugin:
+    """Return the plug-in that ``name`` or ``name,option=value,...``, and further ``options`` specify.
+
+    A comma within brackets or quotes does not end a value, as in ``arms=["tpe","xgb"]``. A mapping from knobs to values
+    in JSON stands for the space ``parameters``.
+    """
+    if text.startswith("{"):
+        text = f"parameters,parameters={text}"
+    name, *option_parts = text.split(",")
+    option_texts: list[str] = []
+    for option_part in option_parts:
+        if option_texts and not _is_complete(option_texts[-1]):
+            option_texts[-1] += f",{option_part}"
+        else:
+            option_texts.append(option_part)
+    return Plugin(name, dict(map(parse_name_and_value, [*option_texts, *(options or [])])))
+
+
+def _is_complete(option_text: str) -> bool:
+    """Return whether no bracket or quote is open at the end of ``option``."""
+    value = option_text.partition("=")[2]
+    return value.count("[") <= value.count("]") and value.count("{") <= value.count("}") and value.count('"') % 2 == 0
+
+
+def plugin_option(*option_names: str, help: str) -> Any:
+    """Return an ``Option`` whose value is a plug-in; see :func:`parse_plugin`."""
+    return Option(*option_names, help=help, metavar="NAME", parser=parse_plugin)
+
 
 StudyFile = Annotated[Path, Argument(help="The study file (TOML).", metavar="STUDY.toml")]
 Logs = Annotated[list[Path], Argument(help="Logs, or directories of logs.", metavar="LOG|DIR...")]
@@ -55,11 +107,12 @@ TargetOrOwn = Annotated[
     str | None, Option("--target", help=f"The target: {TARGET_HELP} [default: native, or the table's].")
 ]
 MeasureSpec = Annotated[
-    str | None,
+    dict[str, Any] | None,
     Option(
         "--measure",
         help='The `measure` key of a study file, as JSON: `{"repeat": 5}`.',
         metavar="JSON",
+        parser=parse_measure,
     ),
 ]
 WarmStartSources = Annotated[
@@ -71,9 +124,9 @@ WarmStartSources = Annotated[
         metavar="LOG|DIR|default",
     ),
 ]
-CostModelName = Annotated[
-    str | None,
-    Option(
+CostModelSpec = Annotated[
+    Plugin | None,
+    plugin_option(
         "--cost-model",
         help="The cost model, if the policy uses one; with options: `xgboost,objective=rank` [default: the policy's "
         "own, or xgboost].",
@@ -113,6 +166,10 @@ def number_option(value_range: Any, *option_names: str, **option_settings: Any) 
 
 RunSeed = Annotated[int, number_option(Seed, help="The seed, which determines everything but the measurements.")]
 BatchSize = Annotated[int, number_option(Batch, help="The number of configs that the policy proposes at once.")]
+StopAfter = Annotated[
+    int | None,
+    number_option(Trials, help="Stop a run after this many trials that do not improve throughput by more than 1 %."),
+]
 Port = Annotated[int, Option(min=0, max=65535, help="The port to listen on; 0 for any free port.")]
 
 
@@ -209,67 +266,15 @@ def working(activity: str, quiet: bool = False) -> Iterator[None]:
 @contextmanager
 def interruptible() -> Iterator[None]:
     """On Ctrl-C or SIGTERM, end cleanly and print the command with which to continue."""
-    is_interrupted = False
-
-    def interrupt(*_: object) -> None:
-        nonlocal is_interrupted
-        is_interrupted = True
-        raise KeyboardInterrupt
-
-    previous_handlers = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    except (KeyboardInterrupt, Exception) as error:
-        if not (is_interrupted or isinstance(error, KeyboardInterrupt)):
-            raise  # otherwise, TVM may have replaced the interrupt
-        resume_command = "searchlab " + shlex.join(sys.argv[1:])
-        say(Text("\ninterrupted; all measurements are kept. Continue with: ").append(resume_command, style="bold"))
-        raise typer.Exit(130) from None
-    finally:
-        for number, handler in previous_handlers.items():
-            signal.signal(number, handler)
-
-
-def parse_json_object(text: str | None, name: str) -> dict[str, Any] | None:
-    """Parse the value of the option ``name`` as a JSON object."""
-    if text is None:
-        return None
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:  # invalid JSON, too many digits, or excessive nesting
-        raise SearchlabError(f"{name} {text!r:.200} is not valid JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise SearchlabError(f"{name} must be a JSON object, not {text}")
-    return value
-
-
-def parse_name_and_value(text: str) -> tuple[str, Any]:
-    """Split ``name=value``. The value is parsed as JSON (``3``, ``true``, ``[2, 4]``) or else as text."""
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise SearchlabError(f"the option {text!r} does not have the form name=value")
-    try:
-        return name, json.loads(value)
-    except (ValueError, RecursionError):  # invalid JSON, too many digits, or excessive nesting
-        return name, value
-
-
-def parse_plugin(text: str, options: Sequence[str] | None = None) -> dict[str, Any]:
-    """Convert ``name`` or ``name,option=value,...``, and further ``options``, to an entry as in a study file.
-
-    A comma within brackets or quotes does not end a value, as in ``arms=["tpe","xgb"]``. A mapping from knobs to values
-    in JSON stands for the space ``parameters``.
-    """
-    if text.startswith("{"):
-        text = f"parameters,parameters={text}"
-    name, *option_parts = text.split(",")
-    option_texts: list[str] = []
-    for option_part in option_parts:
-        if option_texts and not _is_complete(option_texts[-1]):
-            option_texts[-1] += f",{option_part}"
-        else:
-            option_texts.append(option_part)
-    return {"name": name, "options": dict(parse_name_and_value(option) for option in [*option_texts, *(options or [])])}
+    with note_interrupts() as interrupts:
+        try:
+            yield
+        except (KeyboardInterrupt, Exception) as error:
+            if not (interrupts or isinstance(error, KeyboardInterrupt)):
+                raise  # otherwise, TVM may have replaced the interrupt
+            resume_command = "searchlab " + shlex.join(sys.argv[1:])
+            say(Text("\ninterrupted; all measurements are kept. Continue with: ").append(resume_command, style="bold"))
+            raise typer.Exit(130) from None
 
 
 def default_logs_dir(study: Path) -> Path:
@@ -285,12 +290,6 @@ def default_logs_dir(study: Path) -> Path:
             f"of {study}"
         )
     return logs_dir
-
-
-def _is_complete(option_text: str) -> bool:
-    """Return whether no bracket or quote is open at the end of ``option``."""
-    value = option_text.partition("=")[2]
-    return value.count("[") <= value.count("]") and value.count("{") <= value.count("}") and value.count('"') % 2 == 0
 
 
 def format_speed_and_time(best: Best) -> str:

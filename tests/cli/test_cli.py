@@ -18,6 +18,7 @@ from searchlab import Study, tune
 from searchlab.cli.terminal import parse_plugin, progress_console, say_table
 from searchlab.conformance import toys
 from searchlab.errors import SearchlabWarning
+from searchlab.plugins import Plugin
 from searchlab.run import progress
 from tests.support.cli import searchlab, searchlab_process
 from tests.support.logs import read_deterministic_part, write_table
@@ -345,10 +346,10 @@ def test_show_list_and_space_describe_plug_ins(words: list[str], message: str) -
 
 def test_options_have_one_syntax_wherever_a_plug_in_is_named() -> None:
     arms = [{"name": "xgb", "options": {"epsilon": 0.2}}, "tpe"]
-    expected = {"name": "bandit", "options": {"arms": arms, "window": 5}}
+    expected = Plugin("bandit", {"arms": arms, "window": 5})
     assert parse_plugin(f"bandit,arms={json.dumps(arms)},window=5") == expected
     assert parse_plugin("bandit", [f"arms={json.dumps(arms)}", "window=5"]) == expected
-    assert parse_plugin("xgb,note=a b") == {"name": "xgb", "options": {"note": "a b"}}
+    assert parse_plugin("xgb,note=a b") == Plugin("xgb", {"note": "a b"})
 
 
 def test_what_tune_finds_is_printed_as_json(tmp_path: Path) -> None:
