@@ -429,26 +429,28 @@ def _time_in_turn(measurer: LocalMeasurer, space: Space, trials: Sequence[Trial]
     if not trials:
         return _Timings({}, {})
     settings = measurer.settings
-    timeable_untuned = untuned if untuned and untuned.measurement.failure is None else None
-    rounds = _count_rounds(settings, [*trials, timeable_untuned], UNTUNED_TIME_LIMIT) if timeable_untuned else 0
-    if timeable_untuned and rounds and not _can_be_timed(measurer, space, timeable_untuned):
-        timeable_untuned, rounds = None, 0
     own_rounds = max(1, _count_rounds(settings, trials, 0.8 * settings.run_timeout * len(trials)))
+    with_untuned: list[Readings] = []
+    untuned_readings: Readings = ()
     try:
-        readings_with_untuned = (
-            measurer.remeasure(space, [*trials, timeable_untuned], rounds) if timeable_untuned and rounds else []
-        )
-        readings = readings_with_untuned[:-1] if rounds >= own_rounds else measurer.remeasure(space, trials, own_rounds)
+        if untuned is not None and untuned.measurement.failure is None:
+            rounds = _count_rounds(settings, [*trials, untuned], UNTUNED_TIME_LIMIT)
+            if not rounds:
+                untuned_readings = untuned.measurement.seconds
+            elif _can_be_timed(measurer, space, untuned):
+                *with_untuned, untuned_readings = measurer.remeasure(space, [*trials, untuned], rounds)
+        if with_untuned and len(untuned_readings) >= own_rounds:
+            readings = with_untuned
+        else:
+            readings = measurer.remeasure(space, trials, own_rounds)
     except CannotMeasure as error:
         raise SearchlabError(
             f"each program can be timed alone, but not in turn with the others: {error}; verify fewer of them (--top)"
         ) from None
     indices = [trial.index for trial in trials]
-    programs = dict(zip(indices, readings, strict=True))
-    if readings_with_untuned:
-        *with_untuned, untuned_readings = readings_with_untuned
-        return _Timings(programs, dict(zip(indices, with_untuned, strict=True)), untuned_readings)
-    return _Timings(programs, {}, timeable_untuned.measurement.seconds if timeable_untuned else ())
+    return _Timings(
+        dict(zip(indices, readings, strict=True)), dict(zip(indices, with_untuned, strict=False)), untuned_readings
+    )
 
 
 def _time_numpy(space: Space, settings: LocalSettings) -> Readings:
