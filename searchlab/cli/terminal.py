@@ -23,8 +23,9 @@ from typer import Argument, Option
 
 from ..console import Terminal, escape_controls, escape_to_one_line, format_execution_time, format_speed, notify_if_slow
 from ..errors import SearchlabError, SearchlabWarning, warn
+from ..foreign_code import note_interrupts
 from ..options import Batch, Seed, Trials, find_numeric_type
-from ..plugins import Plugin, note_interrupts
+from ..plugins import Plugin
 
 if TYPE_CHECKING:
     from ..log.result import Best

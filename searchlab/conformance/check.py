@@ -21,8 +21,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from ..errors import SearchlabError, describe, did_you_mean
+from ..foreign_code import find_error_location, find_raise_location
 from ..options import checks_arguments
-from ..plugins import Plugin, find_error_location, find_raise_location, search_path
+from ..plugins import Plugin, search_path
 
 
 class CheckFailed(AssertionError):

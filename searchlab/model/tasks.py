@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import SearchlabError, describe, did_you_mean, first_line, needs_extra
 from ..files import open_file
+from ..foreign_code import convert_foreign_errors, find_raise_location
 from ..options import checks_arguments
-from ..plugins import convert_foreign_errors, execute_file, find_raise_location, load_attribute
+from ..plugins import execute_file, load_attribute
 from ..space import SPACES
 from ..target import Target
 from ..workload import Workload, find_operation_count, from_primfunc

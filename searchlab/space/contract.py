@@ -18,8 +18,8 @@ import numpy as np
 
 from ..arrays import Floats
 from ..errors import InvalidConfig, SearchlabError, UnsupportedWorkload
+from ..foreign_code import find_definition
 from ..options import ChecksOptions
-from ..plugins import find_definition
 from ..target import Target
 from ..workload import Workload
 from .config import Config

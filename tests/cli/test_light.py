@@ -35,7 +35,7 @@ def test_the_help_imports_nothing_that_is_slow(words: list[str]) -> None:
     packages = {module.partition(".")[0] for module in modules}
     assert result.returncode == 0 and not packages & {*HEAVY, "vl_convert", "numpy", "scipy", "optuna"}
     own_packages = {module.split(".")[1] for module in modules if module.startswith("searchlab.")}
-    assert own_packages <= {"__main__", "cli", "console", "errors", "options", "plugins", "units"}
+    assert own_packages <= {"__main__", "cli", "console", "errors", "foreign_code", "options", "plugins", "units"}
 
 
 @pytest.mark.parametrize("words", [["-m", "searchlab", "list"], ["-m", "searchlab", "tune", "--help"]], ids=str)

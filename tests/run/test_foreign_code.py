@@ -16,9 +16,9 @@ import searchlab
 from searchlab import Config, SearchlabError
 from searchlab.conformance import toys
 from searchlab.errors import SearchlabWarning
+from searchlab.foreign_code import convert_foreign_errors
 from searchlab.log.read import read_log
 from searchlab.model.tasks import load_model
-from searchlab.plugins import convert_foreign_errors
 from searchlab.policy import NeverTwice
 from searchlab.records import Trial, describe_failures
 from tests.support.cli import searchlab as command
