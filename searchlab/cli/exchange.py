@@ -12,7 +12,9 @@ from ..apply.best import export_library
 from ..errors import SearchlabError
 from ..exchange import exports, imports
 from ..options import Seed
-from .terminal import TARGET_HELP, Logs, SpaceOptions, number_option, parse_plugin, say
+from . import parameters
+from .parameters import number_option, parse_plugin
+from .terminal import say
 
 EXPORT_FORMATS = ", ".join(exports.WRITERS)
 
@@ -47,8 +49,10 @@ def import_(
             "for analysis]."
         ),
     ] = None,
-    option: SpaceOptions = None,
-    target: Annotated[str | None, Option(help=f"The target: {TARGET_HELP} [default: as in the file].")] = None,
+    option: parameters.SpaceOptions = None,
+    target: Annotated[
+        str | None, Option(help=f"The target: {parameters.TARGET_HELP} [default: as in the file].")
+    ] = None,
     seed: Annotated[
         int, number_option(Seed, help="The seed to write to the logs, which distinguishes a tuner's runs in a report.")
     ] = 0,
@@ -75,7 +79,7 @@ def import_(
 
 
 def export(
-    logs: Logs,
+    logs: parameters.Logs,
     output: Annotated[
         Path,
         Option(

@@ -18,22 +18,13 @@ from ..hypertune.search import DATABASE_NAME
 from ..options import Seed, SeedCount, Trials
 from ..run.progress import RunProgress
 from ..run.study import Study
-from .terminal import (
-    AsJson,
-    StudyFile,
-    err,
-    interruptible,
-    number_option,
-    out,
-    parse_name_and_value,
-    say,
-    say_json,
-    say_table,
-)
+from . import parameters
+from .parameters import number_option, parse_name_and_value
+from .terminal import err, interruptible, out, say, say_json, say_table
 
 
 def hypertune(
-    study: StudyFile,
+    study: parameters.StudyFile,
     policy: Annotated[str, Option(help="The policy: the label or name of an entry in the study, or any other policy.")],
     option: Annotated[
         list[str] | None,
@@ -70,7 +61,7 @@ def hypertune(
             "results/hypertune/STUDY-POLICY].",
         ),
     ] = None,
-    as_json: AsJson = False,
+    as_json: parameters.AsJson = False,
 ) -> None:
     """Tune a policy's options on recorded tables, and test on held-out workloads whether they improve on the defaults.
 

@@ -22,24 +22,9 @@ from ..log.result import Best, load_log
 from ..log.writer import check_log
 from ..options import Seed, Trials
 from ..plugins import Plugin
-from .terminal import (
-    AsJson,
-    Logs,
-    MeasureSpec,
-    SpaceOptions,
-    TargetOrOwn,
-    format_speed_and_time,
-    interruptible,
-    number_option,
-    out,
-    parse_plugin,
-    plugin_option,
-    say,
-    say_code,
-    say_json,
-    say_table,
-    working,
-)
+from . import parameters
+from .parameters import number_option, parse_plugin, plugin_option
+from .terminal import format_speed_and_time, interruptible, out, say, say_code, say_json, say_table, working
 
 log = typer.Typer(no_args_is_help=True, help="Check the logs of runs.")
 table = typer.Typer(no_args_is_help=True, help="Record measurements that stand in for the machine, and describe them.")
@@ -75,7 +60,7 @@ def best(
     path: Annotated[Path, Argument(help="The log of a run, or a directory of logs.", metavar="LOG|DIR")],
     show: ShowForm = Show.config,
     html: Annotated[bool, Option("--html", help="Print a web page with highlighted code, for `--show`.")] = False,
-    as_json: AsJson = False,
+    as_json: parameters.AsJson = False,
 ) -> None:
     """Show the fastest program in a log, or for each workload in a directory of logs."""
     if html and (as_json or show is Show.config):
@@ -164,7 +149,7 @@ def verify(
     log: Annotated[Path, Argument(help="The log of a run.", metavar="LOG")],
     top: Annotated[int, number_option(Trials, help="The number of programs to verify, fastest first.")] = 1,
     seed: Annotated[int, Option(min=1, help="The seed for the first inputs to check; measurements use seed 0.")] = 1,
-    as_json: AsJson = False,
+    as_json: parameters.AsJson = False,
 ) -> None:
     """Rebuild a log's fastest program, check its results on new inputs, and time it alongside the untuned program.
 
@@ -188,7 +173,7 @@ def verify(
 
 
 @log.command(name="check")
-def log_check(paths: Logs, as_json: AsJson = False) -> None:
+def log_check(paths: parameters.Logs, as_json: parameters.AsJson = False) -> None:
     """Report problems in logs, line by line. The exit code is 1 if there are any, or if a file cannot be read."""
     with warnings.catch_warnings(record=True) as caught_warnings:
         warnings.simplefilter("always", SearchlabWarning)
@@ -231,10 +216,10 @@ def log_check(paths: Logs, as_json: AsJson = False) -> None:
 def table_build(
     source: Annotated[str, Argument(help="A study file, or a workload with --space.", metavar="STUDY.toml|WORKLOAD")],
     space: Annotated[str, Option(help="The space to measure, for a workload.")] = "",
-    option: SpaceOptions = None,
+    option: parameters.SpaceOptions = None,
     limit: Annotated[int | None, number_option(Trials, help="Measure this many random configs instead of all.")] = None,
     seed: Annotated[int, number_option(Seed, help="The seed, which determines the configs and their order.")] = 0,
-    target: TargetOrOwn = None,
+    target: parameters.TargetOrOwn = None,
     to: Annotated[
         Path | None,
         Option(
@@ -243,7 +228,7 @@ def table_build(
             "when it is complete [default: results/tables/STUDY].",
         ),
     ] = None,
-    measure: MeasureSpec = None,
+    measure: parameters.MeasureSpec = None,
     passes: Annotated[
         int | None,
         Option(
@@ -271,7 +256,7 @@ def table_build(
 
 
 @table.command(name="info")
-def table_info(paths: Logs, as_json: AsJson = False) -> None:
+def table_info(paths: parameters.Logs, as_json: parameters.AsJson = False) -> None:
     """Describe tables: their share of the space, the speed of the programs, failures, and the machine's noise.
 
     The exit code is 1 if the times in a table depend on when they were measured.
@@ -292,7 +277,7 @@ def table_info(paths: Logs, as_json: AsJson = False) -> None:
 
 @costmodel.command(name="eval")
 def costmodel_eval(
-    logs: Logs,
+    logs: parameters.Logs,
     cost_models: Annotated[
         list[Plugin],
         plugin_option("--model", help="A cost model; with options: `xgboost,objective=rank`. May be repeated."),
@@ -309,7 +294,7 @@ def costmodel_eval(
     ] = 0,
     train_fraction: Annotated[float, Option(help="The share of each log to train on, for `within-task`.")] = 0.7,
     k: Annotated[int, number_option(Trials, "-k", help="The k in top-k recall and in the peak score.")] = 5,
-    as_json: AsJson = False,
+    as_json: parameters.AsJson = False,
 ) -> None:
     """Show how well cost models predict recorded trials that they were not trained on."""
     from ..tables.costmodels import TITLES_BY_METRIC, evaluate, mean_quality, quality_rows

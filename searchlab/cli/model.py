@@ -33,27 +33,9 @@ from ..options import Seed, Trials
 from ..plugins import Plugin
 from ..run.plan import DEFAULT_SPACES
 from ..target import resolve_target
-from .terminal import (
-    AsJson,
-    BatchSize,
-    CostModelSpec,
-    FeaturesName,
-    MeasureSpec,
-    RunSeed,
-    StopAfter,
-    TargetOrOwn,
-    TargetSpec,
-    WarmStartSources,
-    err,
-    interruptible,
-    number_option,
-    parse_name_and_value,
-    parse_plugin,
-    plugin_option,
-    say,
-    say_json,
-    say_table,
-)
+from . import parameters
+from .parameters import number_option, parse_name_and_value, parse_plugin, plugin_option
+from .terminal import err, interruptible, say, say_json, say_table
 
 if TYPE_CHECKING:
     import tvm
@@ -110,13 +92,13 @@ def format_time(seconds: float) -> str:
 @model.command()
 def tasks(
     reference: ModelReference,
-    target: TargetSpec = "native",
+    target: parameters.TargetSpec = "native",
     shape: ShapeOption = None,
     bind: BindOption = None,
     with_times: Annotated[
         bool, Option("--time", help="Time each task's untuned program, to show its share of the model's time.")
     ] = False,
-    as_json: AsJson = False,
+    as_json: parameters.AsJson = False,
 ) -> None:
     """List a model's tasks, which are its distinct functions after fusion, and the spaces with programs for each.
 
@@ -271,14 +253,14 @@ def tune(
     policy: Annotated[
         str, Option(help="The policy for every task, from `searchlab list policies`; with options: `xgb,epsilon=0.2`.")
     ] = "evolutionary-model",
-    batch: BatchSize = 8,
-    seed: RunSeed = 0,
-    stop_after: StopAfter = None,
-    target: TargetOrOwn = None,
-    cost_model: CostModelSpec = None,
-    features: FeaturesName = None,
-    measure: MeasureSpec = None,
-    warm_start: WarmStartSources = None,
+    batch: parameters.BatchSize = 8,
+    seed: parameters.RunSeed = 0,
+    stop_after: parameters.StopAfter = None,
+    target: parameters.TargetOrOwn = None,
+    cost_model: parameters.CostModelSpec = None,
+    features: parameters.FeaturesName = None,
+    measure: parameters.MeasureSpec = None,
+    warm_start: parameters.WarmStartSources = None,
     shape: ShapeOption = None,
     bind: BindOption = None,
     force: Annotated[

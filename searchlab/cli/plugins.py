@@ -37,24 +37,9 @@ from ..space import SPACES
 from ..target import resolve_target
 from ..units import RUNS
 from ..workload import WORKLOADS, kind_of, parse_workload, preset_names
-from .terminal import (
-    AsJson,
-    CostModelSpec,
-    FeaturesName,
-    Options,
-    SpaceName,
-    SpaceOptions,
-    TargetSpec,
-    Workload,
-    number_option,
-    out,
-    parse_plugin,
-    plugin_option,
-    say,
-    say_json,
-    say_table,
-    strip_markup,
-)
+from . import parameters
+from .parameters import number_option, parse_plugin, plugin_option
+from .terminal import out, say, say_json, say_table, strip_markup
 
 ListKind = StrEnum("ListKind", ["spaces", "policies", "costmodels", "executors", "schedulers", "workloads"])
 ShowKind = StrEnum("ShowKind", ["policy", "space", "costmodel", "scheduler", "workload"])
@@ -70,7 +55,8 @@ KINDS_BY_NAME: dict[str, PluginKind[Any]] = {
 
 
 def list_(
-    kind: Annotated[ListKind | None, Argument(help="List only plug-ins of this kind.")] = None, as_json: AsJson = False
+    kind: Annotated[ListKind | None, Argument(help="List only plug-ins of this kind.")] = None,
+    as_json: parameters.AsJson = False,
 ) -> None:
     """List the installed spaces, policies, cost models, executors and schedulers, and the named workloads.
 
@@ -170,10 +156,10 @@ def format_allowed_values(parameter: inspect.Parameter) -> str:
 
 
 def space_(
-    workload: Workload,
-    space: SpaceName,
-    option: SpaceOptions = None,
-    target: TargetSpec = "native",
+    workload: parameters.Workload,
+    space: parameters.SpaceName,
+    option: parameters.SpaceOptions = None,
+    target: parameters.TargetSpec = "native",
     seed: Annotated[int, number_option(Seed, help="The seed for the sample.")] = 0,
 ) -> None:
     """Show a space's knobs, the number of values of each, the default config, and a sample config."""
@@ -203,7 +189,7 @@ def check(
         ),
     ],
     only: Annotated[list[str] | None, Option(help="Run only this check. May be repeated.", metavar="CHECK")] = None,
-    option: Options = None,
+    option: parameters.Options = None,
     seed: Annotated[int, number_option(Seed, help="The seed for the checks.")] = 0,
     space: Annotated[
         Plugin | None,
@@ -212,9 +198,9 @@ def check(
     workload: Annotated[
         str | None, Option(help="The workload for the space [default: a small one that the space supports].")
     ] = None,
-    target: TargetSpec = "native",
-    cost_model: CostModelSpec = None,
-    features: FeaturesName = None,
+    target: parameters.TargetSpec = "native",
+    cost_model: parameters.CostModelSpec = None,
+    features: parameters.FeaturesName = None,
 ) -> None:
     """Check a plug-in against its contract, and explain how to fix each failure.
 

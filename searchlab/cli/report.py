@@ -29,7 +29,9 @@ from ..policy import POLICIES, origins
 from ..run.study import Study
 from ..suite.compare import against_baselines, group_suite_runs, read_suite_study_runs
 from ..suite.trajectories import read_baselines, read_trajectories
-from .terminal import AsJson, SuitePath, default_logs_dir, number_option, out, say, say_json, say_table, working
+from . import parameters
+from .parameters import default_logs_dir, number_option
+from .terminal import out, say, say_json, say_table, working
 
 Full = Annotated[bool, Option("--full", help="Print the tables of all workloads, not only what follows from them.")]
 
@@ -84,9 +86,9 @@ def report(
             metavar="DIR",
         ),
     ] = None,
-    suite: SuitePath = "",
+    suite: parameters.SuitePath = "",
     full: Full = False,
-    as_json: AsJson = False,
+    as_json: parameters.AsJson = False,
 ) -> None:
     """Compare runs: print tables, and write a page (report.html), CSV and JSON to the report's directory.
 
@@ -245,8 +247,8 @@ def power(
     strategy: Annotated[
         str, Option(help="Compare only this strategy with the others, as for a claim about a single policy.")
     ] = "",
-    suite: SuitePath = "",
-    as_json: AsJson = False,
+    suite: parameters.SuitePath = "",
+    as_json: parameters.AsJson = False,
 ) -> None:
     """Estimate from existing runs how many seeds and workloads are needed to detect a difference."""
     check_option("difference", difference, Share)

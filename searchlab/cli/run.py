@@ -30,33 +30,15 @@ from ..run.study import Study
 from ..run.tune import tune as tune_run
 from ..stats.ranks import ALPHA
 from ..workload.parse import kind_of
+from . import parameters
 from .logs import make_best_record
+from .parameters import default_logs_dir, number_option, parse_plugin, plugin_option
 from .report import Full, read_study_runs, show_report
 from .terminal import (
-    SPACE_HELP,
-    AsJson,
-    BatchSize,
-    CostModelSpec,
-    FeaturesName,
-    MeasureSpec,
-    PolicyOptions,
-    Port,
-    Quiet,
-    RunSeed,
-    StopAfter,
-    StudyFile,
-    TargetOrOwn,
-    Verbose,
-    WarmStartSources,
-    Workload,
-    default_logs_dir,
     err,
     format_speed_and_time,
     interruptible,
-    number_option,
     out,
-    parse_plugin,
-    plugin_option,
     progress_console,
     say,
     say_json,
@@ -75,7 +57,7 @@ Discard = Annotated[
 
 
 def run(
-    study: StudyFile,
+    study: parameters.StudyFile,
     logs_dir: Annotated[
         Path | None, Option("--out", help="The directory for the logs and the report [default: results/STUDY].")
     ] = None,
@@ -107,9 +89,9 @@ def run(
         ),
     ] = False,
     full: Full = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-    as_json: AsJson = False,
+    quiet: parameters.Quiet = False,
+    verbose: parameters.Verbose = False,
+    as_json: parameters.AsJson = False,
 ) -> None:
     """Run a study, then report on it. To resume an interrupted study, repeat the command."""
     console = err if as_json else out
@@ -245,18 +227,19 @@ def _say_work_left(runs: Sequence[Run], forecasts: Sequence[Forecast], logs_dir:
 
 
 def tune(
-    workload: Workload,
+    workload: parameters.Workload,
     log: Annotated[Path, Option(help="The log of the run. If it exists, the run resumes.", metavar="FILE.jsonl")],
     space: Annotated[
         Plugin | None,
         plugin_option(
-            help=f"{SPACE_HELP} [default: the first of {', '.join(DEFAULT_SPACES)} that has programs for the workload]."
+            help=f"{parameters.SPACE_HELP} [default: the first of {', '.join(DEFAULT_SPACES)} that has programs for the "
+            "workload]."
         ),
     ] = None,
     policy: Annotated[
         str, Option(help="A policy from `searchlab list policies`; with options: `xgb,epsilon=0.2`.")
     ] = DEFAULT_POLICY,
-    option: PolicyOptions = None,
+    option: parameters.PolicyOptions = None,
     trials: Annotated[
         int | None,
         number_option(
@@ -266,18 +249,18 @@ def tune(
     seconds: Annotated[
         float | None, Option(help="Stop after this many seconds of proposing, training, building and running.")
     ] = None,
-    stop_after: StopAfter = None,
-    batch: BatchSize = 8,
-    seed: RunSeed = 0,
-    target: TargetOrOwn = None,
-    cost_model: CostModelSpec = None,
-    features: FeaturesName = None,
-    warm_start: WarmStartSources = None,
+    stop_after: parameters.StopAfter = None,
+    batch: parameters.BatchSize = 8,
+    seed: parameters.RunSeed = 0,
+    target: parameters.TargetOrOwn = None,
+    cost_model: parameters.CostModelSpec = None,
+    features: parameters.FeaturesName = None,
+    warm_start: parameters.WarmStartSources = None,
     discard: Discard = False,
-    measure: MeasureSpec = None,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-    as_json: AsJson = False,
+    measure: parameters.MeasureSpec = None,
+    quiet: parameters.Quiet = False,
+    verbose: parameters.Verbose = False,
+    as_json: parameters.AsJson = False,
 ) -> None:
     """Search one workload in one space with one policy. To resume or extend a run, repeat the command."""
     with interruptible():
@@ -325,7 +308,7 @@ def watch(
             metavar="PATH...",
         ),
     ],
-    port: Port = 0,
+    port: parameters.Port = 0,
 ) -> None:
     """Show the report on a study in a browser while the study runs, with its progress and the time left.
 

@@ -45,22 +45,9 @@ from ..suite.trajectories import (
     record_test_use,
     write_trajectories,
 )
-from .terminal import (
-    AsJson,
-    BatchSize,
-    CostModelSpec,
-    FeaturesName,
-    PolicyOptions,
-    SuitePath,
-    err,
-    interruptible,
-    number_option,
-    out,
-    parse_plugin,
-    say,
-    say_json,
-    say_table,
-)
+from . import parameters
+from .parameters import number_option, parse_plugin
+from .terminal import err, interruptible, out, say, say_json, say_table
 
 suites = typer.Typer(
     no_args_is_help=True,
@@ -100,7 +87,7 @@ def suite_list() -> None:
 def suite_info(
     suite: SuiteName,
     table: Annotated[str, Argument(help="The table whose card to show.", metavar="TABLE")] = "",
-    as_json: AsJson = False,
+    as_json: parameters.AsJson = False,
 ) -> None:
     """Show the size and difficulty of each table in a suite, or the card of one table."""
     from ..suite.cards import TableCard  # imported here because importing it takes longer than running most commands
@@ -147,10 +134,10 @@ def suite_run(
             "runs [default: random, the best on the dev split, and the one that the policy derives from]."
         ),
     ] = "",
-    option: PolicyOptions = None,
-    batch: BatchSize = 8,
-    cost_model: CostModelSpec = None,
-    features: FeaturesName = None,
+    option: parameters.PolicyOptions = None,
+    batch: parameters.BatchSize = 8,
+    cost_model: parameters.CostModelSpec = None,
+    features: parameters.FeaturesName = None,
     label: Annotated[str, Option(help="The name of the policy in tables and charts.")] = "",
     split: Annotated[
         Split | None,
@@ -168,7 +155,7 @@ def suite_run(
         bool,
         Option("--require-better", help="Exit with code 3 unless the policy is better than every --against baseline."),
     ] = False,
-    as_json: AsJson = False,
+    as_json: parameters.AsJson = False,
 ) -> None:
     """Compare a policy with a suite's baselines, by default on the tables of its dev split.
 
@@ -293,7 +280,7 @@ def suite_submit(
         ),
     ],
     bundle: Annotated[Path | None, Option("--out", help="The bundle [default: DIR.zip].")] = None,
-    suite: SuitePath = "",
+    suite: parameters.SuitePath = "",
 ) -> None:
     """Make a bundle that others can verify: a policy's results on a suite, its source, and whom to cite.
 
@@ -323,7 +310,7 @@ def suite_verify(
         list[str] | None,
         Option(help="A policy or cost model (`module:Class`) whose code you trust. May be repeated."),
     ] = None,
-    suite: SuitePath = "",
+    suite: parameters.SuitePath = "",
     record: Annotated[
         Path | None,
         Option("--out", help="Write what was verified of a bundle to this JSON file, which `report --publish` shows."),

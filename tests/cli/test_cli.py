@@ -15,7 +15,8 @@ import pytest
 from rich.console import Console
 
 from searchlab import Study, tune
-from searchlab.cli.terminal import parse_plugin, progress_console, say_table
+from searchlab.cli.parameters import parse_plugin
+from searchlab.cli.terminal import progress_console, say_table
 from searchlab.conformance import toys
 from searchlab.errors import SearchlabWarning
 from searchlab.plugins import Plugin

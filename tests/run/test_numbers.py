@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from searchlab import SearchlabError, Study
-from searchlab.cli.terminal import parse_measure, parse_name_and_value
+from searchlab.cli.parameters import parse_measure, parse_name_and_value
 from searchlab.costmodel import make_cost_model
 from searchlab.measure.settings import LocalSettings
 from searchlab.options import Seconds, Seed, Trials, check_option
