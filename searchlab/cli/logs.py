@@ -65,48 +65,51 @@ def best(
     """Show the fastest program in a log, or for each workload in a directory of logs."""
     if html and (as_json or show is Show.config):
         raise SearchlabError("--html is only for code; pass --show with the form of the program, and omit --json")
-    bests = _load_best_by_workload(path) if path.is_dir() else [load_log(path).best]
-    if show is not Show.config and len(bests) > 1:
+    is_directory = path.is_dir()
+    bests = _load_best_by_workload(path) if is_directory else [load_log(path).best]
+    if show is Show.config:
+        if as_json:
+            records = [make_best_record(best) for best in bests]
+            say_json(records if is_directory else records[0])
+        else:
+            for best in bests:
+                _say_best(best, is_single=not is_directory)
+        return
+    if len(bests) > 1:
         raise SearchlabError(
             f"{path} has logs for {len(bests)} workloads, but --show {show} shows only one program; specify one of "
-            f"these logs: {', '.join(str(program.result.log.path) for program in bests)}"
+            f"these logs: {', '.join(str(best.result.log.path) for best in bests)}"
         )
-    show_bests(bests, show, as_json, html, has_several=path.is_dir())
+    from ..apply import program_text  # imported here because the other forms of output do not need it
+
+    text = program_text(bests[0], show.value)
+    if as_json:
+        record = make_best_record(bests[0]) | {show.value: text}
+        say_json([record] if is_directory else record)
+    else:
+        cpu_language, gpu_language = LANGUAGES_BY_FORM.get(show.value, ("python", "python"))
+        is_for_gpu = bests[0].result.log.header.target["kind"] == "cuda"
+        say_code(text, gpu_language if is_for_gpu else cpu_language, html)
 
 
-def show_bests(bests: list[Best], show: Show, as_json: bool, html: bool, *, has_several: bool) -> None:
-    """Print ``bests``. If it ``has_several``, their logs are named, and JSON output is a list."""
+def _say_best(best: Best, *, is_single: bool) -> None:
+    """Print the fastest program in a log. If it ``is_single``, the importances of knobs take the place of the path."""
     from ..analysis.comparison import compare
     from ..analysis.words import format_percent, listed
-    from ..apply import program_text
 
-    program_texts = [""] * len(bests) if show is Show.config else [program_text(best, show.value) for best in bests]
-    if as_json:
-        json_records = [
-            make_best_record(best) | ({show.value: text} if text else {})
-            for best, text in zip(bests, program_texts, strict=True)
-        ]
-        say_json(json_records if has_several else json_records[0])
-        return
-    for best, text in zip(bests, program_texts, strict=True):
-        if text:
-            cpu_language, gpu_language = LANGUAGES_BY_FORM.get(show.value, ("python", "python"))
-            is_for_gpu = best.result.log.header.target["kind"] == "cuda"
-            say_code(text, gpu_language if is_for_gpu else cpu_language, html)
-            continue
-        log = best.result.log
-        source_text = f" of {log.path}" if has_several else ""
-        say(f"{log.header.workload}: {format_speed_and_time(best)}, trial {best.trial.index}{source_text}")
-        for name, value in best.config.items():
-            say(f"  {name} = {value}")
-        if not has_several:
-            [runs] = compare(best.result).runs.values()
-            importances = {knob: share for space in runs.spaces for knob, share in space.importances.items()}
-            if len(importances) > 1:
-                shares = [f"{knob} {format_percent(share)}" for knob, share in importances.items()]
-                say(f"importance of knobs: {listed(shares)}")
-        for sentence in describe_reliability(log):
-            say(sentence)
+    log = best.result.log
+    source_text = "" if is_single else f" of {log.path}"
+    say(f"{log.header.workload}: {format_speed_and_time(best)}, trial {best.trial.index}{source_text}")
+    for name, value in best.config.items():
+        say(f"  {name} = {value}")
+    if is_single:
+        [runs] = compare(best.result).runs.values()
+        importances = {knob: share for space in runs.spaces for knob, share in space.importances.items()}
+        if len(importances) > 1:
+            shares = [f"{knob} {format_percent(share)}" for knob, share in importances.items()]
+            say(f"importance of knobs: {listed(shares)}")
+    for sentence in describe_reliability(log):
+        say(sentence)
 
 
 def _load_best_by_workload(logs_dir: Path) -> list[Best]:

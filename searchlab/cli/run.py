@@ -232,8 +232,8 @@ def tune(
     space: Annotated[
         Plugin | None,
         plugin_option(
-            help=f"{parameters.SPACE_HELP} [default: the first of {', '.join(DEFAULT_SPACES)} that has programs for the "
-            "workload]."
+            help=f"{parameters.SPACE_HELP} [default: the first of {', '.join(DEFAULT_SPACES)} that has programs for "
+            "the workload]."
         ),
     ] = None,
     policy: Annotated[
