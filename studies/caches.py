@@ -107,7 +107,7 @@ class Model:
     def __init__(self, module: tvm.IRModule, layers: Sequence[Layer], target: Target, seed: int) -> None:
         self.module, self.target = module, target
         self.entry = entry_of(module)
-        arrays = random_inputs(inputs_of(module[self.entry]), np.random.default_rng(seed))
+        arrays = random_inputs(inputs_of(module), np.random.default_rng(seed))
         self.inputs = [tvm.runtime.tensor(array) for array in arrays]
         calls = PackedCalls(module)
         calls.names = frozenset(name for layer in layers for name in layer.task.functions)

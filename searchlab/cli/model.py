@@ -19,7 +19,6 @@ from ..machine.host import observe_load
 from ..model.inputs import (
     bind_weights,
     describe_weights,
-    entry_of,
     fix_dimensions,
     inputs_of,
     random_inputs,
@@ -128,7 +127,7 @@ def tasks(
         return
     _say_tasks(rows, with_times)
     try:
-        inputs_of(module[entry_of(module)])
+        inputs_of(module)
     except SearchlabError as error:
         say(f"the model cannot be exported: {error}")
 

@@ -79,9 +79,7 @@ def compare_models(
     from tvm.support import cc
 
     entry = entry_of(untuned)
-    inputs = [
-        tvm.runtime.tensor(array) for array in random_inputs(inputs_of(untuned[entry]), np.random.default_rng(seed))
-    ]
+    inputs = [tvm.runtime.tensor(array) for array in random_inputs(inputs_of(untuned), np.random.default_rng(seed))]
     executables = [_compile_module(module, target) for module in (untuned, with_signature(tuned, target))]
     device = device_of(target.kind)
     virtual_machines = [relax.VirtualMachine(module, device) for module in executables]

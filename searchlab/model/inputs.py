@@ -43,8 +43,8 @@ def entry_of(module: tvm.IRModule) -> str:
     return str(names[0])
 
 
-def inputs_of(function: Any) -> list[Input]:
-    """Return the inputs of a Relax function, including its weights if they are parameters.
+def inputs_of(module: tvm.IRModule) -> list[Input]:
+    """Return the inputs of a model, including its weights if they are parameters.
 
     Raises:
         SearchlabError: If a parameter is not a tensor of a fixed shape.
@@ -52,7 +52,7 @@ def inputs_of(function: Any) -> list[Input]:
     from tvm.tirx import IntImm
 
     inputs = []
-    for parameter in function.params:
+    for parameter in module[entry_of(module)].params:
         name, shape = str(parameter.name), getattr(parameter.ty, "shape", None)
         if shape is None:
             raise SearchlabError(f"the model's input {name} is not a tensor of a fixed shape")
@@ -152,7 +152,7 @@ def bind_weights(module: tvm.IRModule, path: Path) -> tvm.IRModule:
     from tvm import relax
 
     entry, arrays = entry_of(module), read_arrays(path)
-    check_arrays(arrays, inputs_of(module[entry]), path)
+    check_arrays(arrays, inputs_of(module), path)
     return relax.transform.BindParams(entry, arrays)(module)
 
 

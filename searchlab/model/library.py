@@ -56,7 +56,7 @@ def with_signature(module: tvm.IRModule, target: Target) -> tvm.IRModule:
     from tvm import relax
 
     entry = entry_of(module)
-    signature = Signature(entry, tuple(inputs_of(module[entry])), target.to_json())
+    signature = Signature(entry, tuple(inputs_of(module)), target.to_json())
     signature_text = tvm.ir.StringImm(msgspec.json.encode(signature).decode())
     signed_module = module.clone()
     signed_module[SIGNATURE_FUNCTION] = relax.Function([], signature_text).with_attr(

@@ -38,7 +38,7 @@ from ..run.warm_start import EarlierRuns, Source
 from ..target import Target, resolve_target
 from .compiled import ModelComparison, compare_models
 from .decisions import DECISIONS_FILE, Decision, DecisionLog, DecisionsHeader
-from .inputs import entry_of, inputs_of
+from .inputs import inputs_of
 from .scheduler import SCHEDULERS, Scheduler, choose_task, tell_scheduler
 from .tasks import Task, lower, tasks_of, to_module
 
@@ -202,7 +202,7 @@ def tune_model(
     untuned_module = lower(module)
     if compile:
         # Before any trial, because the model could not run afterwards.
-        inputs_of(untuned_module[entry_of(untuned_module)])
+        inputs_of(untuned_module)
     space_specs = [space] if isinstance(space, str | Mapping | Plugin | type) else space
     strategy = Strategy.from_specs(policy, cost_model, features)
     earlier_runs = EarlierRuns.from_sources(warm_start, settings.statistic)

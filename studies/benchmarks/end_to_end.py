@@ -88,7 +88,7 @@ def default(task: Mapping[str, Any]) -> Side:
 
     module, folder = load_model(task["model"]), Path(task["folder"])
     entry = entry_of(module)
-    model_inputs = inputs_of(module[entry])
+    model_inputs = inputs_of(module)
     arrays = {
         model_input.name: array
         for model_input, array in zip(model_inputs, random_inputs(model_inputs, np.random.default_rng(0)), strict=True)
