@@ -15,7 +15,7 @@ from ..apply.best import use_threads_of
 from ..apply.history import apply_history_best
 from ..apply.verify import Untuned
 from ..console import format_execution_time, format_speed
-from ..errors import SearchlabError, UnsupportedWorkload, warn
+from ..errors import SearchlabError, UnsupportedWorkload
 from ..files import file_name
 from ..log.budget import UNLIMITED, Budget
 from ..log.result import Result
@@ -36,7 +36,7 @@ from ..run.progress import RunProgress, open_progress
 from ..run.strategy import SpaceChoice, Strategy
 from ..run.warm_start import EarlierRuns, Source
 from ..target import Target, resolve_target
-from .compiled import ModelComparison, compare_models
+from .compiled import ModelComparison, compare_and_export
 from .decisions import DECISIONS_FILE, Decision, DecisionLog, DecisionsHeader
 from .inputs import inputs_of
 from .scheduler import SCHEDULERS, Scheduler, choose_task, tell_scheduler
@@ -236,9 +236,10 @@ def tune_model(
         tuned_module = apply_history_best(untuned_module, faster_results, resolved_target)
     comparison = library = None
     if compile:
-        comparison, library = _compare_and_export(
-            module, tuned_module, resolved_target, Path(out) / LIBRARY_FILE, seed, force
-        )
+        with lock_machine():
+            comparison, library = compare_and_export(
+                module, tuned_module, resolved_target, Path(out) / LIBRARY_FILE, seed, force=force
+            )
     return TunedModel(tuned_module, list(runs), results, untuned_costs, left_out, decisions, comparison, library)
 
 
@@ -266,24 +267,6 @@ def _check_trials(trials: int, batch: int, task_count: int, left_out: Mapping[st
             f"{trials} trials are too few for {task_count} tasks, each of which first gets a batch of {batch}; "
             f"request at least {batch * task_count}, or reduce the batch size"
         )
-
-
-def _compare_and_export(
-    module: tvm.IRModule, tuned_module: tvm.IRModule, target: Target, library_path: Path, seed: int, force: bool
-) -> tuple[ModelComparison, Path | None]:
-    """Compare the tuned model with ``module``, and export it unless it is slower and ``force`` is false."""
-    from tvm.relax.transform import DecomposeOpsForInference
-
-    before_tuning = DecomposeOpsForInference()(module)  # what TVM alone would compile
-    with lock_machine():
-        comparison, library = compare_models(before_tuning, tuned_module, target, library_path, seed, force=force)
-    if comparison.is_slower and not force:
-        before, after = comparison.seconds
-        warn(
-            f"the tuned model takes {after / before:.2f} times as long as the untuned one, which is more than the "
-            f"noise, and was not exported; to export it, pass --force (in Python, force=True)"
-        )
-    return comparison, library
 
 
 def _get_best_seconds(result: Result) -> float:
