@@ -85,18 +85,18 @@ def suite_list() -> None:
 
 @suites.command(name="info")
 def suite_info(
-    suite: SuiteName,
+    suite_name: SuiteName,
     table: Annotated[str, Argument(help="The table whose card to show.", metavar="TABLE")] = "",
     as_json: parameters.AsJson = False,
 ) -> None:
     """Show the size and difficulty of each table in a suite, or the card of one table."""
     from ..suite.cards import TableCard  # imported here because importing it takes longer than running most commands
 
-    part = find_suite(suite)
+    suite = find_suite(suite_name)
     if table:
-        out.print(Markdown(TableCard(RecordedTable(part.table(table))).to_markdown()))
+        out.print(Markdown(TableCard(RecordedTable(suite.table(table))).to_markdown()))
         return
-    cards = [TableCard(RecordedTable(suite_table)) for suite_table in part.tables]
+    cards = [TableCard(RecordedTable(suite_table)) for suite_table in suite.tables]
     if as_json:
         say_json([card.to_json() for card in cards])
         return
@@ -116,7 +116,7 @@ def suite_info(
         )
         for card in cards
     )
-    say_table(columns, rows, right_aligned=columns[2:], title=f"{part.spec.title}: {part.name}", box=SIMPLE_HEAD)
+    say_table(columns, rows, right_aligned=columns[2:], title=f"{suite.spec.title}: {suite.name}", box=SIMPLE_HEAD)
     say(
         "after 100 draws: how much slower than the optimum the best of 100 random draws is expected to be. draws to "
         "5 %: random draws needed to find a config within 5 % of the optimum, on average and in 95 of 100 runs."
@@ -125,7 +125,7 @@ def suite_info(
 
 @suites.command(name="run")
 def suite_run(
-    suite: SuiteName,
+    suite_name: SuiteName,
     policy: Annotated[str, Option(help="The policy: a registered name, or `module:Policy`.")],
     against: Annotated[
         str,
@@ -166,12 +166,12 @@ def suite_run(
     """
     from ..suite.verify import check_baselines
 
-    part = _find_part_to_run(suite, split)
-    baseline_runs = read_baselines(part)
+    suite = _find_suite_to_run(suite_name, split)
+    baseline_runs = read_baselines(suite)
     policy_plugin = parse_plugin(policy, option)
-    opponents = against.split(",") if against else choose_baselines(part, POLICIES.load(policy_plugin.name))
+    opponents = against.split(",") if against else choose_baselines(suite, POLICIES.load(policy_plugin.name))
     # Unknown names are rejected before anything runs.
-    check_baselines(part, read_baselines(part, opponents), lambda text: say(text, err))
+    check_baselines(suite, read_baselines(suite, opponents), lambda text: say(text, err))
     policy_entry = {
         **to_builtins(policy_plugin),
         "batch": batch,
@@ -179,24 +179,24 @@ def suite_run(
         **({"cost_model": to_builtins(cost_model)} if cost_model else {}),
         **({"features": features} if features else {}),
     }
-    study = make_suite_study(part, policy_entry, seeds, opponents)
+    study = make_suite_study(suite, policy_entry, seeds, opponents)
     notes_console = err if as_json else out
     scratch = ScratchFolder() if out_dir is None else nullcontext(str(out_dir))
     with interruptible(), scratch as work_dir:
         for reason in study.plan().skipped:
             say(f"note: {reason}", notes_console)
         new = run_policy(study, Path(work_dir) / "logs", jobs, progress=err)
-        if any(table.entry.split == "test" for table in part.tables):
+        if any(table.entry.split == "test" for table in suite.tables):
             new = replace(new, test_uses=record_test_use(new))
         for text in _describe_departures(new, opponents, out_dir):
             say(f"note: {text}", notes_console)
-        part = restrict_to_runs(part, new)
-        comparison = Comparison(group_suite_runs(part, [new], baseline_runs, study.spec.seed_list))
+        suite = restrict_to_runs(suite, new)
+        comparison = Comparison(group_suite_runs(suite, [new], baseline_runs, study.spec.seed_list))
         if out_dir is not None:
             write_trajectories(out_dir / RESULT_FILE_NAME, new)
             say("writing the report", err)
             comparison.save(out_dir / "report")
-    answer = SuiteAnswer(part, new, comparison.summary)
+    answer = SuiteAnswer(suite, new, comparison.summary)
     if as_json:
         say_json(answer.to_json())
     else:
@@ -210,7 +210,7 @@ def suite_run(
         raise typer.Exit(3)
 
 
-def _find_part_to_run(suite_name: str, split: Split | None) -> Suite:
+def _find_suite_to_run(suite_name: str, split: Split | None) -> Suite:
     """Return the part of a suite on which to run a policy: the one specified, or else the dev split."""
     suite = find_suite(suite_name)
     if split and (suite.table_name or suite.split not in (None, split)):
@@ -234,7 +234,7 @@ def _describe_departures(new: Trajectories, opponents: Sequence[str], out_dir: P
 
 @suites.command(name="report")
 def suite_report(
-    suite: SuiteName,
+    suite_name: SuiteName,
     results: Annotated[
         list[Path] | None,
         Argument(help="Results to compare with the baselines: directories from `suite run --out`, or result files."),
@@ -255,12 +255,12 @@ def suite_report(
     """Report on a suite's baselines and on results over the suite."""
     from ..suite.verify import check_baselines
 
-    part = find_suite(suite)
-    baseline_runs = read_baselines(part, against.split(",") if against else None)
-    check_baselines(part, baseline_runs if against else [baseline for baseline in baseline_runs if baseline.code])
+    suite = find_suite(suite_name)
+    baseline_runs = read_baselines(suite, against.split(",") if against else None)
+    check_baselines(suite, baseline_runs if against else [baseline for baseline in baseline_runs if baseline.code])
     trial_limit = parse_trials(trials) if trials else None
     runs = group_suite_runs(
-        part, read_results(results or ()), baseline_runs, range(seeds or part.spec.seeds), trial_limit
+        suite, read_results(results or ()), baseline_runs, range(seeds or suite.spec.seeds), trial_limit
     )
     comparison = Comparison(runs)
     comparison.save(out_dir)
