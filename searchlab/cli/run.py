@@ -104,11 +104,10 @@ def run(
         say(f"note: {reason}", console)
     if dry_run:
         is_local = executor is None and loaded_study.spec.executor is None
-        # This refuses what the run would refuse.
+        if is_local:
+            count_jobs(jobs or 1, any(run.settings.exclusive for run in runs), available_cores())  # refuses too many
         if executor_plugin := choose_executor(loaded_study.spec.executor, executor, jobs):
             EXECUTORS.check_options(executor_plugin.name, EXECUTORS.load(executor_plugin.name), executor_plugin.options)
-        if is_local:
-            count_jobs(jobs or 1, any(run.settings.exclusive for run in runs), available_cores())
         _say_forecast(loaded_study, select_shard(runs, shard_number, shard_count), logs_dir, is_local, as_json)
         return
     if not quiet and any(not run.settings.replays for run in runs):

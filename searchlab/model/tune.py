@@ -231,9 +231,9 @@ def tune_model(
             f"{error.difference}; choose a different directory, or repeat the original command with the same code"
         ) from None
     faster_results = [result for name, result in results.items() if _get_best_seconds(result) < untuned_costs[name]]
-    tuned_module = untuned_module
-    if faster_results:
-        tuned_module = apply_history_best(untuned_module, faster_results, resolved_target)
+    tuned_module = (
+        apply_history_best(untuned_module, faster_results, resolved_target) if faster_results else untuned_module
+    )
     comparison = library = None
     if compile:
         with lock_machine():
