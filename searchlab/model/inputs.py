@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
+from rich import filesize
 
 from ..arrays import Array
 from ..errors import SearchlabError, did_you_mean, first_line
@@ -184,10 +185,10 @@ def describe_weights(module: tvm.IRModule) -> str:
     if called_functions:
         function_names = ", ".join(dict.fromkeys(called_functions))
         computation_text = (
-            f", and every run computes {_format_megabytes(computed_bytes)} from them, with {len(called_functions)} "
-            f"calls of {function_names}"
+            f", and every run computes {filesize.decimal(computed_bytes)} from them, with {len(called_functions)} calls "
+            f"of {function_names}"
         )
-    weights_size_text = _format_megabytes(sum(map(_count_bytes, weights)))
+    weights_size_text = filesize.decimal(sum(map(_count_bytes, weights)))
     return (
         f"{len(weights)} weights ({weights_size_text}) are arguments of the model{computation_text}; --bind FILE.npz "
         f"makes them constants, which are transformed only once, also to the layout that a space with weights=packed "
@@ -206,14 +207,10 @@ def count_elements(variable: Any) -> int:
 
 
 def _count_bytes(variable: Any) -> int:
-    elements = count_elements(variable)
-    return elements * int(_dtype_of(variable).itemsize) if elements else 0
+    element_count = count_elements(variable)
+    return element_count * int(_dtype_of(variable).itemsize) if element_count else 0
 
 
 def _dtype_of(variable: Any) -> Any:
     """Return the dtype of a tensor variable, which has a type of its own in TensorIR."""
     return getattr(variable.ty.dtype, "dtype", variable.ty.dtype)
-
-
-def _format_megabytes(size: int) -> str:
-    return f"{size / 1e6:,.1f} MB" if size >= 1e5 else f"{size / 1e3:,.1f} kB"
