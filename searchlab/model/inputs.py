@@ -185,8 +185,8 @@ def describe_weights(module: tvm.IRModule) -> str:
     if called_functions:
         function_names = ", ".join(dict.fromkeys(called_functions))
         computation_text = (
-            f", and every run computes {filesize.decimal(computed_bytes)} from them, with {len(called_functions)} calls "
-            f"of {function_names}"
+            f", and every run computes {filesize.decimal(computed_bytes)} from them, with {len(called_functions)} "
+            f"calls of {function_names}"
         )
     weights_size_text = filesize.decimal(sum(map(_count_bytes, weights)))
     return (
