@@ -133,9 +133,9 @@ def _say_result(result: HypertuneResult, out_dir: Path) -> None:
         say(f"search {search.name}: {search.trials} trials{rejections}, {best_text}")
     say(Text(result.verdict, "bold"))
     if is_above_noise(comparison.gain) and result.options != result.default_options:
-        entry = json.dumps(result.policy)
+        policy_text = json.dumps(result.policy)
         options = _format_options(result.options)
-        say(f"to use them in a study file: policies = [{{ name = {entry}, options = {options} }}]")
+        say(f"to use them in a study file: policies = [{{ name = {policy_text}, options = {options} }}]")
     say(f"browse the trials: optuna-dashboard sqlite:///{out_dir / DATABASE_NAME}")
 
 

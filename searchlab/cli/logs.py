@@ -254,8 +254,8 @@ def table_build(
         say(f"note: {reason}")
     with interruptible(), RunProgress(out) as progress:
         build_tables(study, tables, progress.on_run, progress.show)
-    for entry in tables:
-        say(f"{entry.run.trials:,} configs: searchlab table info {entry.path}")
+    for planned_table in tables:
+        say(f"{planned_table.run.trials:,} configs: searchlab table info {planned_table.path}")
 
 
 @table.command(name="info")

@@ -223,8 +223,8 @@ def run(
     results = compiled_model.run(arrays)
     if outputs is not None:
         write_arrays(outputs, {f"output_{index}": array for index, array in enumerate(results)})
-        names = ", ".join(f"output_{index}" for index in range(len(results)))
-        say(f"{outputs} contains {names}")
+        output_names = ", ".join(f"output_{index}" for index in range(len(results)))
+        say(f"{outputs} contains {output_names}")
     if load := observe_load():
         warn(load)
     seconds = compiled_model.time(arrays)

@@ -53,7 +53,7 @@ def new(
         "name": name,
         "author": author or getpass.getuser(),
         "module": module_name,
-        "cls": "".join(part.capitalize() for part in name.split("-")),
+        "cls": "".join(word.capitalize() for word in name.split("-")),
         "title": plugin_kind.title,
         "group": plugin_kind.group,
         "tests": f"{plugin_kind.contract.__name__}Tests",

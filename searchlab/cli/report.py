@@ -156,7 +156,7 @@ def _publish(site_dir: Path, paths: Sequence[Path], suite: str) -> None:
 
 def _describe_policy_sources(summary: Summary) -> dict[str, tuple[str, str, str]]:
     """Return the name, the source and the module's docstring of the algorithm behind each policy in a report."""
-    policies = {row.policy for item in summary.workloads for row in item.strategies}
+    policies = {row.policy for workload in summary.workloads for row in workload.strategies}
     return {
         name: (
             origin.name,
@@ -278,8 +278,8 @@ def _group_baseline_runs(name: Path, strategy: str) -> ComparedRuns:
     suite = find_suite(name)
     baseline_runs = read_baselines(suite)
     if not strategy:
-        names = ", ".join(baseline.strategy for baseline in baseline_runs)
-        raise SearchlabError(f"specify the baseline to compare with as --strategy; choose one of {names}")
+        baseline_names = ", ".join(baseline.strategy for baseline in baseline_runs)
+        raise SearchlabError(f"specify the baseline to compare with as --strategy; choose one of {baseline_names}")
     return group_suite_runs(suite, [], baseline_runs, range(suite.spec.seeds))
 
 

@@ -289,8 +289,8 @@ def tune(
         say(f"the run ended after {trial_count}{f' of {trials}' if trials else ''} trials: {end.reason}")
     say(f"best of {trial_count}: {format_speed_and_time(best)} with {best.config.to_json()}")
     if best.tied:
-        names = ", ".join(str(trial.index) for trial in best.tied)
-        say(f"trials {names} are equally fast within the noise, judging by repeated measurements")
+        tied_trials = ", ".join(str(trial.index) for trial in best.tied)
+        say(f"trials {tied_trials} are equally fast within the noise, judging by repeated measurements")
     if result.space.has_programs:
         header = result.log.header
         code = [kind_of(header.workload)[0], header.space.name, header.space.options]

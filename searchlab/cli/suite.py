@@ -74,7 +74,7 @@ def suite_list() -> None:
     for name, directory in find_installed_suites().items():
         suite = read_suite(directory)
         spec = suite.spec
-        table_counts = [sum(entry.split == split for entry in spec.tables) for split in SPLITS]
+        table_counts = [sum(table.split == split for table in spec.tables) for split in SPLITS]
         baseline_count = len(suite.baseline_paths)
         rows.append((name, spec.title, len(spec.tables), *table_counts, baseline_count))
     if rows:
@@ -185,18 +185,18 @@ def suite_run(
     with interruptible(), scratch as work_dir:
         for reason in study.plan().skipped:
             say(f"note: {reason}", notes_console)
-        new = run_policy(study, Path(work_dir) / "logs", jobs, progress=err)
+        trajectories = run_policy(study, Path(work_dir) / "logs", jobs, progress=err)
         if any(table.entry.split == "test" for table in suite.tables):
-            new = replace(new, test_uses=record_test_use(new))
-        for text in _describe_departures(new, opponents, out_dir):
+            trajectories = replace(trajectories, test_uses=record_test_use(trajectories))
+        for text in _describe_departures(trajectories, opponents, out_dir):
             say(f"note: {text}", notes_console)
-        suite = restrict_to_runs(suite, new)
-        comparison = Comparison(group_suite_runs(suite, [new], baseline_runs, study.spec.seed_list))
+        suite = restrict_to_runs(suite, trajectories)
+        comparison = Comparison(group_suite_runs(suite, [trajectories], baseline_runs, study.spec.seed_list))
         if out_dir is not None:
-            write_trajectories(out_dir / RESULT_FILE_NAME, new)
+            write_trajectories(out_dir / RESULT_FILE_NAME, trajectories)
             say("writing the report", err)
             comparison.save(out_dir / "report")
-    answer = SuiteAnswer(suite, new, comparison.summary)
+    answer = SuiteAnswer(suite, trajectories, comparison.summary)
     if as_json:
         say_json(answer.to_json())
     else:
@@ -218,14 +218,16 @@ def _find_suite_to_run(suite_name: str, split: Split | None) -> Suite:
     return suite if suite.split or suite.table_name else suite.select_split(split or "dev")
 
 
-def _describe_departures(new: Trajectories, opponents: Sequence[str], out_dir: Path | None) -> Iterator[str]:
+def _describe_departures(trajectories: Trajectories, opponents: Sequence[str], out_dir: Path | None) -> Iterator[str]:
     """Yield how the runs of a new strategy depart from the suite's protocol."""
-    if new.test_uses is not UNSET and new.test_uses > 1:
+    if trajectories.test_uses is not UNSET and trajectories.test_uses > 1:
         yield (
-            f"you have run {new.test_uses} variants of {new.policy.name} on the test split of {new.suite}; the "
-            f"protocol allows only one, which is chosen on the dev split, and the result records this number"
+            f"you have run {trajectories.test_uses} variants of {trajectories.policy.name} on the test split of "
+            f"{trajectories.suite}; the protocol allows only one, which is chosen on the dev split, and the result records this number"
         )
-    if unregistered_names := [name for name in opponents if (new.strategy, name) not in new.contrasts]:
+    if unregistered_names := [
+        name for name in opponents if (trajectories.strategy, name) not in trajectories.contrasts
+    ]:
         yield (
             f"the runs in {out_dir} began before the comparison with {', '.join(unregistered_names)} was "
             f"registered; use a different --out to register it"

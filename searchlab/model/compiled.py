@@ -14,7 +14,7 @@ from ..arrays import Array
 from ..errors import SearchlabError, first_line, warn
 from ..measure.code import device_of
 from ..target import Target
-from .inputs import entry_of, inputs_of, random_inputs
+from .inputs import find_main_function, inputs_of, random_inputs
 from .library import MIN_REPEAT_MS, TIMING_ROUNDS, iterate_arrays, link_library, with_signature
 
 if TYPE_CHECKING:
@@ -81,16 +81,16 @@ def compare_and_export(
     from tvm import relax
     from tvm.support import cc
 
-    entry = entry_of(untuned)
+    main_function = find_main_function(untuned)
     inputs = [tvm.runtime.tensor(array) for array in random_inputs(inputs_of(untuned), np.random.default_rng(seed))]
     before_tuning = relax.transform.DecomposeOpsForInference()(untuned)  # what TVM alone would compile
     executables = [_compile_module(module, target) for module in (before_tuning, with_signature(tuned, target))]
     device = device_of(target.kind)
     virtual_machines = [relax.VirtualMachine(module, device) for module in executables]
-    outputs = [list(iterate_arrays(virtual_machine[entry](*inputs))) for virtual_machine in virtual_machines]
+    outputs = [list(iterate_arrays(virtual_machine[main_function](*inputs))) for virtual_machine in virtual_machines]
     difference = _compute_difference(*outputs)
     timers = [
-        virtual_machine.time_evaluator(entry, device, min_repeat_ms=MIN_REPEAT_MS)
+        virtual_machine.time_evaluator(main_function, device, min_repeat_ms=MIN_REPEAT_MS)
         for virtual_machine in virtual_machines
     ]
     readings = [[float(timer(*inputs).mean) for timer in timers] for _ in range(TIMING_ROUNDS)]

@@ -30,8 +30,11 @@ class Input(msgspec.Struct, frozen=True):
         return f"{self.name}: {self.dtype}{list(self.shape)}"
 
 
-def entry_of(module: tvm.IRModule) -> str:
-    """Return ``main`` or the name of the only Relax function. Raises SearchlabError if there are several or none."""
+def find_main_function(module: tvm.IRModule) -> str:
+    """Return the name of the model's function: ``main``, or that of the only Relax function.
+
+    Raises SearchlabError if there are several or none.
+    """
     from tvm import relax
 
     names = [
@@ -53,7 +56,7 @@ def inputs_of(module: tvm.IRModule) -> list[Input]:
     from tvm.tirx import IntImm
 
     inputs = []
-    for parameter in module[entry_of(module)].params:
+    for parameter in module[find_main_function(module)].params:
         name, shape = str(parameter.name), getattr(parameter.ty, "shape", None)
         if shape is None:
             raise SearchlabError(f"the model's input {name} is not a tensor of a fixed shape")
@@ -152,9 +155,9 @@ def bind_weights(module: tvm.IRModule, path: Path) -> tvm.IRModule:
     """
     from tvm import relax
 
-    entry, arrays = entry_of(module), read_arrays(path)
+    main_function, arrays = find_main_function(module), read_arrays(path)
     check_arrays(arrays, inputs_of(module), path)
-    return relax.transform.BindParams(entry, arrays)(module)
+    return relax.transform.BindParams(main_function, arrays)(module)
 
 
 def describe_weights(module: tvm.IRModule) -> str:
@@ -164,7 +167,7 @@ def describe_weights(module: tvm.IRModule) -> str:
     """
     from tvm import relax
 
-    function = module[entry_of(module)]
+    function = module[find_main_function(module)]
     if not function.attrs or "num_input" not in function.attrs:
         return ""
     weights = list(function.params)[int(function.attrs["num_input"]) :]

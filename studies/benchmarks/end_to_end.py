@@ -45,7 +45,7 @@ from searchlab.errors import SearchlabError
 from searchlab.log.journal import read_journal
 from searchlab.machine.host import available_cores, cpu_model, observe_load
 from searchlab.model.decisions import DECISIONS_FILE, Decision, DecisionsHeader
-from searchlab.model.inputs import bind_weights, entry_of, inputs_of, random_inputs, read_arrays, write_arrays
+from searchlab.model.inputs import bind_weights, find_main_function, inputs_of, random_inputs, read_arrays, write_arrays
 from searchlab.model.library import SIGNATURE_FUNCTION, Signature
 from searchlab.model.tasks import load_model
 from searchlab.target import resolve_target
@@ -87,7 +87,7 @@ def default(task: Mapping[str, Any]) -> Side:
     from tvm.s_tir import dlight
 
     module, folder = load_model(task["model"]), Path(task["folder"])
-    entry = entry_of(module)
+    main_function = find_main_function(module)
     model_inputs = inputs_of(module)
     arrays = {
         model_input.name: array
@@ -95,7 +95,7 @@ def default(task: Mapping[str, Any]) -> Side:
     }
     if "mask" in arrays:
         arrays["mask"] = np.triu(np.full_like(arrays["mask"], MASKED), 1)
-    count = int(module[entry].attrs["num_input"])
+    count = int(module[main_function].attrs["num_input"])
     write_arrays(folder / "inputs.npz", dict([*arrays.items()][:count]))
     write_arrays(folder / "weights.npz", dict([*arrays.items()][count:]))
     target = resolve_target(task["target"]).tvm
@@ -109,8 +109,8 @@ def default(task: Mapping[str, Any]) -> Side:
         )(bind_weights(module, folder / "weights.npz"))
     machine = relax.VirtualMachine(tvm.compile(module, target=target), tvm.cpu())
     tensors = [tvm.runtime.tensor(array) for array in [*arrays.values()][:count]]
-    write_arrays(folder / "output.npz", {"output": machine[entry](*tensors).numpy()})
-    return Side(lambda: machine[entry](*tensors), lambda: machine[entry](*tensors).numpy())
+    write_arrays(folder / "output.npz", {"output": machine[main_function](*tensors).numpy()})
+    return Side(lambda: machine[main_function](*tensors), lambda: machine[main_function](*tensors).numpy())
 
 
 def tuned(task: Mapping[str, Any]) -> Side:
