@@ -223,7 +223,8 @@ def _describe_departures(trajectories: Trajectories, opponents: Sequence[str], o
     if trajectories.test_uses is not UNSET and trajectories.test_uses > 1:
         yield (
             f"you have run {trajectories.test_uses} variants of {trajectories.policy.name} on the test split of "
-            f"{trajectories.suite}; the protocol allows only one, which is chosen on the dev split, and the result records this number"
+            f"{trajectories.suite}; the protocol allows only one, which is chosen on the dev split, and the result "
+            f"records this number"
         )
     if unregistered_names := [
         name for name in opponents if (trajectories.strategy, name) not in trajectories.contrasts
