@@ -55,18 +55,16 @@ class Plugin(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
             SearchlabError: If an option is neither a plain value nor a function.
         """
         try:
-            return Plugin(self.name, msgspec.to_builtins(_replace_functions(self.options)))
+            return Plugin(self.name, msgspec.to_builtins(self.options, enc_hook=_name_function))
         except TypeError as error:
             raise SearchlabError(f"the options of {self.name!r} must be plain values or functions: {error}") from None
 
 
-def _replace_functions(value: Any) -> Any:
-    """Return an option with ``"module:name"`` for each function, at any depth."""
-    if isinstance(value, Mapping):
-        return {name: _replace_functions(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_replace_functions(item) for item in value]
-    return make_reference(value) if callable(value) else value
+def _name_function(option: Any) -> str:
+    """Return ``"module:name"`` for a function or class. Raises TypeError if ``option`` is neither."""
+    if not callable(option):
+        raise TypeError(f"{option!r:.200} is neither")
+    return make_reference(option)
 
 
 PluginSpec = str | Mapping[str, Any] | Plugin | type[Any]
@@ -106,9 +104,8 @@ class PluginKind(Generic[T]):
     def load(self, name: str) -> type[T]:
         """Import a class by its registered name or as ``module:Class``. Raises SearchlabError if that fails."""
         self.check_name(name)
-        points = self.entry_points_by_name()
-        reference = points[name].value if name in points else name
-        value = load_attribute(reference, f"{self.title} {name!r}")
+        point = self.entry_points_by_name().get(name)
+        value = load_attribute(point.value if point else name, f"{self.title} {name!r}")
         if not isinstance(value, type):
             hint = f"; to tune a function, write 'python:{name}'" if self.title == "workload" else ""
             raise SearchlabError(f"{self.title} {name!r} must be a class, not {value!r}{hint}")
