@@ -44,7 +44,8 @@ from searchlab.machine.host import available_cores, observe_load, start_tvm_thre
 from searchlab.measure.code import compile_program
 from searchlab.measure.local import LocalMeasurer, LocalSettings
 from searchlab.model.inputs import find_main_function, inputs_of, random_inputs
-from searchlab.model.tasks import Task, load_model, lower, tasks_of
+from searchlab.model.load import load_model
+from searchlab.model.tasks import Task, lower, tasks_of
 from searchlab.plugins import Plugin
 from searchlab.records import Trial
 from searchlab.space import SPACES, Space

@@ -26,7 +26,8 @@ from ..model.inputs import (
     write_arrays,
 )
 from ..model.library import CompiledModel
-from ..model.tasks import Task, load_model, tasks_of
+from ..model.load import load_model
+from ..model.tasks import Task, tasks_of
 from ..model.tune import TunedModel, time_untuned, tune_model
 from ..options import Seed, Trials
 from ..plugins import Plugin

@@ -129,8 +129,9 @@ def show(
         say_table(("option", "default", "allowed values"), rows)
     else:
         say("It has no options.")
-    if kind is ShowKind.policy and (model := cls.traits.own_model):
-        say(f"its cost model: {COST_MODELS.resolve(model.cost_model)[0].name}, with the features {model.features}")
+    if kind is ShowKind.policy and (own_model := cls.traits.own_model):
+        cost_model = COST_MODELS.resolve(own_model.cost_model)[0]
+        say(f"its cost model: {cost_model.name}, with the features {own_model.features}")
     origin = vars(cls).get("origin")
     if isinstance(origin, Origin):
         say(f"{origin.kind}: {origin.name}, {origin.version} ({origin.source})")

@@ -39,8 +39,9 @@ from ..target import Target, resolve_target
 from .compiled import ModelComparison, compare_and_export
 from .decisions import DECISIONS_FILE, Decision, DecisionLog, DecisionsHeader
 from .inputs import inputs_of
+from .load import to_module
 from .scheduler import SCHEDULERS, Scheduler, choose_task, tell_scheduler
-from .tasks import Task, lower, tasks_of, to_module
+from .tasks import Task, lower, tasks_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -47,7 +47,7 @@ from searchlab.machine.host import available_cores, cpu_model, observe_load
 from searchlab.model.decisions import DECISIONS_FILE, Decision, DecisionsHeader
 from searchlab.model.inputs import bind_weights, find_main_function, inputs_of, random_inputs, read_arrays, write_arrays
 from searchlab.model.library import SIGNATURE_FUNCTION, Signature
-from searchlab.model.tasks import load_model
+from searchlab.model.load import load_model
 from searchlab.target import resolve_target
 
 STUDIES = Path(__file__).parents[1]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from searchlab.model.inputs import inputs_of
-from searchlab.model.tasks import load_model
+from searchlab.model.load import load_model
 from tests.support.benchmarks import BENCHMARKS, script
 
 peers, model_peers, end_to_end = map(script, ("peers", "model_peers", "end_to_end"))

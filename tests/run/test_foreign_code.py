@@ -18,7 +18,7 @@ from searchlab.conformance import toys
 from searchlab.errors import SearchlabWarning
 from searchlab.foreign_code import convert_foreign_errors
 from searchlab.log.read import read_log
-from searchlab.model.tasks import load_model
+from searchlab.model.load import load_model
 from searchlab.policy import NeverTwice
 from searchlab.records import Trial, describe_failures
 from tests.support.cli import searchlab as command
