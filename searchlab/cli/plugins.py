@@ -208,10 +208,10 @@ def check(
     To check a workload, specify a small one as `NAME`, such as `softmax:16x32`.
     """
     kind, name = _parse_kind_and_name(words)
-    plugin_spec = parse_plugin(name, option)
+    plugin = parse_plugin(name, option)
     if kind is Contract.policy:
         checks = policy_checks(
-            plugin_spec,
+            plugin,
             space=space,
             workload=workload,
             target=target,
@@ -220,17 +220,16 @@ def check(
             seed=seed,
         )
     elif space is not None or (workload is not None and kind is not Contract.space):
-        raise SearchlabError(
-            f"a {kind} cannot be checked in a space; omit --space" + " and --workload" * (kind is not Contract.space)
-        )
+        superfluous_options = "--space" if kind is Contract.space else "--space and --workload"
+        raise SearchlabError(f"a {kind} cannot be checked in a space; omit {superfluous_options}")
     elif kind is Contract.space:
-        checks = space_checks(plugin_spec, workload=workload, target=target, seed=seed)
+        checks = space_checks(plugin, workload=workload, target=target, seed=seed)
     elif kind is Contract.workload:
         if option:
             raise SearchlabError("a workload has no options; omit --option")
         checks = workload_checks(name, seed=seed)
     else:
-        checks = cost_model_checks(plugin_spec, seed=seed)
+        checks = cost_model_checks(plugin, seed=seed)
     results = []
     for result in run_checks(select(checks, only or [])):
         _say_result(result)

@@ -140,7 +140,8 @@ def interruptible() -> Iterator[None]:
 def format_speed_and_time(best: Best) -> str:
     """Return the throughput and the time of the best program, or what the function returned."""
     unit = best.result.log.unit
-    return format_speed(best.gflops, unit) + f", {format_execution_time(best.seconds)}" * (unit == "GFLOPS")
+    speed_text = format_speed(best.gflops, unit)
+    return f"{speed_text}, {format_execution_time(best.seconds)}" if unit == "GFLOPS" else speed_text
 
 
 def strip_markup(docstring: str) -> str:
