@@ -130,7 +130,11 @@ SCHEDULERS = PluginKind("scheduler", "searchlab.schedulers", Scheduler, position
 def choose_task(scheduler: Scheduler, open_tasks: Sequence[int]) -> int:
     """Return the task that ``scheduler`` chooses. Raises SearchlabError if the plug-in breaks its contract."""
     with SCHEDULERS.convert_errors(type(scheduler), "choose"):
+        histories = _copy_histories(scheduler)
         task: Any = scheduler.ask(list(open_tasks))
+        are_unchanged = _copy_histories(scheduler) == histories
+    if not are_unchanged:
+        raise _make_contract_error(scheduler, "choose changed its histories; only tell may do so")
     if isinstance(task, bool | np.bool_) or not isinstance(task, int | np.integer) or task not in open_tasks:
         raise _make_contract_error(scheduler, f"it chose {task!r} from the tasks {list(open_tasks)}")
     return int(task)
@@ -139,14 +143,18 @@ def choose_task(scheduler: Scheduler, open_tasks: Sequence[int]) -> int:
 def tell_scheduler(scheduler: Scheduler, task: int, costs: Sequence[float]) -> None:
     """Tell ``scheduler`` the costs of a round. Raises SearchlabError if the plug-in fails or breaks its contract."""
     with SCHEDULERS.convert_errors(type(scheduler), "tell"):
-        expected_histories = [list(history) for history in scheduler.histories]
+        expected_histories = _copy_histories(scheduler)
         expected_histories[task].append(_find_lowest_cost(expected_histories[task], costs))
         scheduler.tell(task, list(costs))
-        are_equal = [list(history) for history in scheduler.histories] == expected_histories
+        are_equal = _copy_histories(scheduler) == expected_histories
     if not are_equal:
         raise _make_contract_error(
             scheduler, "its histories are not those of the rounds; call super().tell, and do not change them"
         )
+
+
+def _copy_histories(scheduler: Scheduler) -> list[list[float]]:
+    return [list(history) for history in scheduler.histories]
 
 
 def _find_lowest_cost(history: Sequence[float], costs: Sequence[float]) -> float:

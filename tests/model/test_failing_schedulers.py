@@ -83,3 +83,18 @@ def test_a_choice_that_is_no_open_task_is_refused(task: object) -> None:
         choose_task(scheduler, [0, 1])
     scheduler.ask = lambda _: np.int32(1)  # type: ignore[assignment, method-assign, return-value]
     assert choose_task(scheduler, [0, 1]) == 1
+
+
+class Meddling(Bad):
+    """A scheduler that forgets the costs of a task when it chooses it."""
+
+    def choose(self, open_tasks: Sequence[int]) -> int:
+        self.histories[open_tasks[0]].clear()
+        return open_tasks[0]
+
+
+def test_a_scheduler_that_changes_its_histories_is_named() -> None:
+    scheduler = Meddling([ScheduledTask("a")], seed=0)
+    scheduler.tell(0, [1e-3])
+    with pytest.raises(SearchlabError, match="Meddling' broke its contract: choose changed its histories"):
+        choose_task(scheduler, [0])
