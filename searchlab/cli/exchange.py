@@ -28,7 +28,7 @@ def import_(
             metavar="FILE",
         ),
     ],
-    to: Annotated[
+    output: Annotated[
         Path,
         Option(
             "--out",
@@ -65,7 +65,7 @@ def import_(
     if option and not space:
         raise SearchlabError("--option sets an option of a space; specify the space with --space")
     options = imports.ImportOptions(workload, parse_plugin(space, option) if space else None, target, seed, label)
-    logs, notes = imports.import_file(file, to, options, format)
+    logs, notes = imports.import_file(file, output, options, format)
     for note in notes:
         say(f"skipped: {note}")
     for log in logs:

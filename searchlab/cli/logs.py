@@ -223,7 +223,7 @@ def table_build(
     limit: Annotated[int | None, number_option(Trials, help="Measure this many random configs instead of all.")] = None,
     seed: Annotated[int, number_option(Seed, help="The seed, which determines the configs and their order.")] = 0,
     target: parameters.TargetOrOwn = None,
-    to: Annotated[
+    output: Annotated[
         Path | None,
         Option(
             "--out",
@@ -249,7 +249,7 @@ def table_build(
     study = table_study(source, space_plugin.name, space_plugin.options, target, measure)
     runs, left_out = plan_tables(study, limit, seed)
     default_path = Path("results", "tables", Path(source).stem if source.endswith(".toml") else "")
-    tables = runs_for_tables(runs, to, default_path, passes)
+    tables = runs_for_tables(runs, output, default_path, passes)
     for reason in left_out:
         say(f"note: {reason}")
     with interruptible(), RunProgress(out) as progress:
