@@ -181,12 +181,12 @@ class PluginKind(Generic[T]):
                     f"{self.title} {name!r} has no option {option!r}{did_you_mean(option, parameters)}"
                 )
 
-    def check_options(self, name: str, cls: type[T], options: Mapping[str, Any]) -> None:
-        """Raise SearchlabError if ``cls`` does not have one of ``options`` or does not accept its value."""
-        self.check_names(name, cls, options)
+    def check_options(self, plugin: Plugin, cls: type[T]) -> None:
+        """Raise SearchlabError if ``cls`` does not have an option of ``plugin`` or does not accept its value."""
+        self.check_names(plugin.name, cls, plugin.options)
         for option, parameter in self.options_of(cls).items():
-            if option in options:
-                check_option(option, options[option], parameter.annotation)
+            if option in plugin.options:
+                check_option(option, plugin.options[option], parameter.annotation)
 
     def make(self, plugin: Plugin, *args: Any, **kwargs: Any) -> T:
         """Instantiate ``plugin`` with ``args``, ``kwargs`` and its options. Raises SearchlabError if this fails."""
@@ -195,7 +195,7 @@ class PluginKind(Generic[T]):
         if naming_path and not trusts() and find_unregistered_code(plugin.options):
             raise make_untrusted_error(naming_path, f"{self.title} {plugin.name!r} with options {plugin.options}")
         self.check_class(plugin.name, cls)  # before it is called, because the name may come from an untrusted file
-        self.check_options(plugin.name, cls, plugin.options)
+        self.check_options(plugin, cls)
         with self.convert_errors(cls, "its constructor"):
             return cls(*args, **kwargs, **plugin.options)
 

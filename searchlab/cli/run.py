@@ -107,7 +107,7 @@ def run(
         if is_local:
             count_jobs(jobs or 1, any(run.settings.exclusive for run in runs), available_cores())  # refuses too many
         if executor_plugin := choose_executor(loaded_study.spec.executor, executor, jobs):
-            EXECUTORS.check_options(executor_plugin.name, EXECUTORS.load(executor_plugin.name), executor_plugin.options)
+            EXECUTORS.check_options(executor_plugin, EXECUTORS.load(executor_plugin.name))
         _say_forecast(loaded_study, select_shard(runs, shard_number, shard_count), logs_dir, is_local, as_json)
         return
     if not quiet and any(not run.settings.replays for run in runs):

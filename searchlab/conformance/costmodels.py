@@ -250,6 +250,6 @@ def cost_model_checks(plugin: PluginSpec, *, seed: int = 0) -> list[Check]:
         SearchlabError: If the plug-in or an option is unknown.
     """
     resolved, cls = COST_MODELS.resolve(plugin)
-    COST_MODELS.check_options(resolved.name, cls, resolved.options)
+    COST_MODELS.check_options(resolved, cls)
     subject = CostModelSubject(resolved, cls, seed, TIME_LIMIT)
     return [Check(rule, subject) for rule in RULES]

@@ -460,7 +460,7 @@ def policy_checks(
         SearchlabError: If the plug-in, an option, the workload or the target is unknown.
     """
     resolved, cls = POLICIES.resolve(plugin)
-    POLICIES.check_options(resolved.name, cls, resolved.options)
+    POLICIES.check_options(resolved, cls)
     traits = cls.traits if issubclass(cls, Policy) else Traits()
     resolved_cost_model, features = traits.model(cost_model, features)
     if space is None:

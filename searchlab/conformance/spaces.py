@@ -59,7 +59,7 @@ class SpaceSubject(Subject):
     @classmethod
     def from_spec(cls, spec: PluginSpec, workload: Workload, target: Target, seed: int = 0) -> SpaceSubject:
         plugin, space_class = SPACES.resolve(spec)
-        SPACES.check_options(plugin.name, space_class, plugin.options)
+        SPACES.check_options(plugin, space_class)
         return cls(plugin, space_class, seed, TIME_LIMIT, workload, target)
 
     @classmethod

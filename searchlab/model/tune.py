@@ -193,7 +193,7 @@ def tune_model(
     """
     plugin, scheduler_class = SCHEDULERS.resolve(scheduler)
     SCHEDULERS.check_class(plugin.name, scheduler_class)
-    SCHEDULERS.check_options(plugin.name, scheduler_class, plugin.options)
+    SCHEDULERS.check_options(plugin, scheduler_class)
     settings = settings_for(None, measure)
     resolved_target = resolve_target(settings.default_target() if target is None else target)
     if measure is None:

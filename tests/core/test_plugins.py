@@ -90,7 +90,7 @@ def test_a_re_exported_class_has_its_registered_name() -> None:
 def test_an_unknown_option_is_refused_with_the_nearest_name(install: Install) -> None:
     install("first")
     with pytest.raises(SearchlabError, match="no option 'n_startups'; did you mean 'n_startup'"):
-        POLICIES.check_options("climb", POLICIES.load("climb"), {"n_startups": 3})
+        POLICIES.check_options(Plugin("climb", {"n_startups": 3}), POLICIES.load("climb"))
 
 
 @pytest.mark.parametrize(
