@@ -191,9 +191,8 @@ class PluginKind(Generic[T]):
     def make(self, plugin: Plugin, *args: Any, **kwargs: Any) -> T:
         """Instantiate ``plugin`` with ``args``, ``kwargs`` and its options. Raises SearchlabError if this fails."""
         cls = self.load(plugin.name)
-        naming_path = _names_from.get()
-        if naming_path and not trusts() and find_unregistered_code(plugin.options):
-            raise make_untrusted_error(naming_path, f"{self.title} {plugin.name!r} with options {plugin.options}")
+        if (untrusted_path := _find_untrusted_path()) and find_unregistered_code(plugin.options):
+            raise _make_untrusted_error(untrusted_path, f"{self.title} {plugin.name!r} with options {plugin.options}")
         self.check_class(plugin.name, cls)  # before it is called, because the name may come from an untrusted file
         self.check_options(plugin, cls)
         with self.convert_errors(cls, "its constructor"):
@@ -274,6 +273,11 @@ def names_from(path: str | Path) -> Iterator[None]:
         _names_from.reset(token)
 
 
+def _find_untrusted_path() -> str:
+    """Return the file or directory that names come from, or "" if they come from the user or are trusted."""
+    return "" if trusts() else _names_from.get()
+
+
 def make_reference(definition: Any) -> str:
     """Return the name ``"module:name"`` of a class or function."""
     return f"{definition.__module__}:{definition.__qualname__}"
@@ -313,18 +317,18 @@ def import_attribute(reference: str, title: str) -> Any:
         Exception: Any exception that the import raises.
     """
     module, _, attribute = reference.partition(":")
-    naming_path = "" if trusts() else _names_from.get()
-    if naming_path and not is_registered(reference):
-        raise make_untrusted_error(naming_path, title)
-    if not naming_path:
+    untrusted_path = _find_untrusted_path()
+    if untrusted_path and not is_registered(reference):
+        raise _make_untrusted_error(untrusted_path, title)
+    if not untrusted_path:
         _add_current_directory(top_level_package(module))
     value = getattr(importlib.import_module(module), attribute)
-    if naming_path and getattr(value, "__module__", None) != module:
-        raise make_untrusted_error(naming_path, title)
+    if untrusted_path and getattr(value, "__module__", None) != module:
+        raise _make_untrusted_error(untrusted_path, title)
     return value
 
 
-def make_untrusted_error(path: str, title: str) -> SearchlabError:
+def _make_untrusted_error(path: str, title: str) -> SearchlabError:
     """Return the error that the file ``path`` refers to code, called ``title``, which is not registered."""
     return SearchlabError(
         f"{path} refers to the {title}, which would import code that no installed package registers; if you trust this "
@@ -428,8 +432,8 @@ def execute_file(path: Path) -> ModuleType:
 
     A file that is named in another file (see :func:`names_from`) is executed only within :func:`trust_plugins`.
     """
-    if (naming_path := _names_from.get()) and not trusts():
-        raise make_untrusted_error(naming_path, f"file {str(path)!r}")
+    if untrusted_path := _find_untrusted_path():
+        raise _make_untrusted_error(untrusted_path, f"file {str(path)!r}")
     module_name = f"searchlab_file_{path.stem}"
     specification = importlib.util.spec_from_file_location(module_name, path)
     if not path.is_file() or specification is None or specification.loader is None:
