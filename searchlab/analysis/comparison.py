@@ -13,7 +13,7 @@ import msgspec
 
 from ..errors import SearchlabError, did_you_mean, encodable
 from ..files import real_path, write_csv, write_file
-from ..log.columns import Columns, ConfigTexts
+from ..log.columns import Columns
 from ..log.frames import make_study_frame
 from ..log.plan import Claim
 from ..log.result import Result
@@ -73,11 +73,10 @@ def compare(*what: Source | Mapping[str, Source], by: By | None = None) -> Compa
     if len(what) == 1 and isinstance(what[0], str | Path):
         return Comparison(read_runs(Path(what[0]), by=by), read_planned_claims(Path(what[0])))
     labelled_logs: dict[Path, tuple[str | None, Columns]] = {}
-    texts: ConfigTexts = {}
     for argument in what:
         labelled_sources = argument.items() if isinstance(argument, Mapping) else [(None, argument)]
         for label, source in labelled_sources:
-            logs = list(_read_logs(source, texts))
+            logs = list(_read_logs(source))
             for log in logs if label is None else _relabel(label, logs):
                 earlier_label, _ = labelled_logs.setdefault(real_path(log.path), (label, log))
                 if earlier_label != label:
@@ -91,14 +90,14 @@ def compare(*what: Source | Mapping[str, Source], by: By | None = None) -> Compa
     return Comparison(group_runs(named_logs, by=by))
 
 
-def _read_logs(source: Any, texts: ConfigTexts) -> Iterator[Columns]:
+def _read_logs(source: Any) -> Iterator[Columns]:
     if isinstance(source, Result):
-        yield Columns.from_log(source.log, texts)
+        yield Columns.from_log(source.log)
     elif isinstance(source, str | Path):
         yield from (run.log for workload_runs in read_runs(Path(source)).values() for run in workload_runs.runs)
     elif isinstance(source, Iterable) and not isinstance(source, Mapping | bytes):
         for element in source:
-            yield from _read_logs(element, texts)
+            yield from _read_logs(element)
     else:
         raise SearchlabError(
             f"compare accepts results, logs, directories of logs, and lists of these, not {type(source).__name__}"

@@ -43,9 +43,9 @@ def write_notes(workload_runs: WorkloadRuns, ranked_strategies: Sequence[Strateg
 def _note_equal_proposals(workload_runs: WorkloadRuns) -> Iterator[str]:
     """Yield a sentence for each group of strategies that proposed the same, as they do before they learn."""
     horizon = workload_runs.horizon
-    names_by_proposals: dict[frozenset[tuple[int, bytes]], list[str]] = {}
+    names_by_proposals: dict[frozenset[tuple[int, str]], list[str]] = {}
     for name, runs in workload_runs.strategies.items():
-        proposals = frozenset((run.seed, b"\n".join(run.log.configs[:horizon])) for run in runs.compared_runs)
+        proposals = frozenset((run.seed, "\n".join(run.log.configs[:horizon])) for run in runs.compared_runs)
         names_by_proposals.setdefault(proposals, []).append(name)
     for names in names_by_proposals.values():
         if len(names) > 1 and horizon:

@@ -23,7 +23,7 @@ from rich import filesize
 
 from ..errors import SearchlabError
 from ..files import copy_file, find_files, read_bytes, read_text, real_path, write_file
-from ..log.columns import CACHE_FILE_NAME
+from ..log.cache import CACHE_FILE_NAME
 from ..log.plan import JSON_COPY_NAME, PLAN_FILE_NAME, TOML_COPY_NAME
 from ..log.read import find_logs, make_no_logs_error
 from ..schema import UNREADABLE

@@ -10,7 +10,8 @@ from pathlib import Path
 from ..errors import SearchlabError, encodable, warn
 from ..files import find_files
 from ..log.budget import UNLIMITED, Budget
-from ..log.columns import Columns, ConfigTexts, read_logs
+from ..log.cache import read_logs
+from ..log.columns import Columns
 from ..log.format import Log, workload_name
 from ..log.lease import is_locked
 from ..log.plan import PLAN_FILE_NAME, Claim, read_plan
@@ -26,18 +27,17 @@ _STRATEGY_FIELDS = ("space", "fingerprint", "policy", "cost_model", "features", 
 """The fields of the header that are the same in all runs of a strategy on a workload."""
 
 
-def read_runs(*where: Path, everything: bool = False, readings: bool = True, by: By | None = None) -> ComparedRuns:
+def read_runs(*where: Path, everything: bool = False, by: By | None = None) -> ComparedRuns:
     """Read logs, including all logs in directories, as runs to compare.
 
     In a study's directory, only the runs and trials that are currently part of the study are read. Other logs and
     trials there are skipped with a SearchlabWarning. Logs may be compressed (``*.jsonl.gz``). Each table in a suite is
     a separate workload. A log that is passed twice is read once. If a directory contains many logs, a cache is created
-    there; see :mod:`searchlab.log.columns`.
+    there; see :mod:`searchlab.log.cache`.
 
     Args:
         *where: Logs and directories. If this is a single directory, the names of logs are relative to it.
         everything: Whether to read all logs and trials in a study's directory.
-        readings: Whether the individual readings are needed; see :func:`~searchlab.log.columns.read_logs`.
         by: Whether strategies are compared over trials or seconds. By default, over seconds if these limit all runs,
             and at least one run has reached the limit or there is no limit of trials.
 
@@ -62,7 +62,7 @@ def read_runs(*where: Path, everything: bool = False, readings: bool = True, by:
         raise SearchlabError("nothing to report on: pass a directory of logs, or a log (*.jsonl)")
     directory = where[0] if len(where) == 1 and where[0].is_dir() else None
     running_paths = {path for path in budget_by_path if is_locked(path)}  # before reading, as runs may end meanwhile
-    logs = read_logs(directory, list(budget_by_path), {}, readings, required=where)
+    logs = read_logs(directory, list(budget_by_path), required=where)
     planned_logs = [budget_by_path[log.path].truncate(log) for log in logs]
     longer_paths = [log.path for log, planned_log in zip(logs, planned_logs, strict=True) if planned_log is not log]
     if longer_paths:
@@ -118,11 +118,10 @@ def group_runs(
     Raises:
         SearchlabError: If the logs are not comparable; see :func:`read_runs`.
     """
-    texts: ConfigTexts = {}
     labelled_logs = [
         (_name_workload(log), log, log_name)
         for log, log_name in (
-            (Columns.from_log(log, texts) if isinstance(log, Log) else log, log_name) for log, log_name in named_logs
+            (Columns.from_log(log) if isinstance(log, Log) else log, log_name) for log, log_name in named_logs
         )
     ]
     if by is None:

@@ -57,7 +57,7 @@ def report(
     """
     paths = [Path(path) for path in where]
     directory = report_directory(*paths, out=out)
-    runs = read_runs(*paths, everything=everything, readings=False, by=by)
+    runs = read_runs(*paths, everything=everything, by=by)
     comparison = Comparison(runs, read_planned_claims(*paths))
     comparison.save(directory, figures=figures)
     return comparison.summary

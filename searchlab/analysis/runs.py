@@ -605,7 +605,7 @@ def _estimate_draws(runs: Sequence[LoggedRun], trials: int, slowest: float) -> R
 def group_costs_by_config(runs: Sequence[LoggedRun]) -> dict[tuple[str, bytes], list[float]]:
     """Return each config's costs in seconds over all trials in ``runs``, by space and config."""
     costs: dict[tuple[str, bytes], list[float]] = {}
-    keys: dict[bytes, bytes] = {}
+    keys: dict[str, bytes] = {}
     for run in runs:
         for config, cost in zip(run.log.configs.tolist(), run.log.costs.tolist(), strict=True):
             if (key := keys.get(config)) is None:

@@ -15,7 +15,7 @@ from typer import Argument, Option
 
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, SearchlabWarning
-from ..log.columns import read_logs
+from ..log.cache import read_logs
 from ..log.read import find_logs, make_no_logs_error, read_log, read_logs_in
 from ..log.reliability import describe_reliability, find_best_trial, measure_drift, measure_noise
 from ..log.result import Best, load_log
@@ -115,7 +115,7 @@ def _say_best(best: Best, *, is_single: bool) -> None:
 def _load_best_by_workload(logs_dir: Path) -> list[Best]:
     if not (log_paths := find_logs(logs_dir)):
         raise make_no_logs_error([logs_dir])
-    columns_of_logs = read_logs(logs_dir, log_paths, {})
+    columns_of_logs = read_logs(logs_dir, log_paths)
     fastest_by_workload: dict[str, tuple[float, Path]] = {}
     for columns in columns_of_logs:
         if np.isfinite(columns.costs).any():

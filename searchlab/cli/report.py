@@ -135,7 +135,7 @@ def _compare_runs(
         return Comparison(read_study_runs(study, paths[0], everything=everything, by=by), study.spec.claims)
     if len(paths) == 1 and (paths[0] / RESULT_FILE_NAME).is_file() and not (everything or by):
         return Comparison(against_baselines(paths[0], suite)[0])
-    runs = read_runs(*paths, everything=everything, readings=False, by=by)
+    runs = read_runs(*paths, everything=everything, by=by)
     return Comparison(runs, read_planned_claims(*paths))
 
 
@@ -188,7 +188,7 @@ def _make_publication(result_dir: Path, suite: str) -> Publication:
 def read_study_runs(study: Study, logs_dir: Path, *, everything: bool = False, by: By | None = None) -> ComparedRuns:
     """Read the logs of ``study``, and the suite's baselines to which the study refers."""
     if not study.baselines:
-        return read_runs(logs_dir, everything=everything, readings=False, by=by)
+        return read_runs(logs_dir, everything=everything, by=by)
     return read_suite_study_runs(study, logs_dir)
 
 

@@ -314,7 +314,7 @@ def watch(
     The server only reads, so it can be started and stopped at any time. Press Ctrl-C to stop it. If it runs on another
     machine, forward its port: `ssh -L 9000:localhost:PORT HOST`.
     """
-    read: Callable[..., ComparedRuns] = partial(read_runs, readings=False)
+    read: Callable[..., ComparedRuns] = read_runs
     may_start_later = False
     if paths[0].suffix == ".toml":
         study, paths = paths[0], paths[1:] or [default_logs_dir(paths[0])]

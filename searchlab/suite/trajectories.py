@@ -144,7 +144,7 @@ class RecordedTable:
         """The table's columns as a run would have them if its strategy took no time."""
         spent = self.log.spent_seconds.copy()
         spent[:, :2] = 0.0
-        return replace(Columns.from_log(self.log, {}), spent_seconds=spent)
+        return replace(Columns.from_log(self.log), spent_seconds=spent)
 
     @cached_property
     def optimum(self) -> float | None:
@@ -220,8 +220,13 @@ class RecordedTable:
         )
         positions = np.array(run.configs, dtype=np.int64)
         ended = Ended(trials=len(positions)) if run.ended else None
-        columns = self.columns.take(positions, header, np.arange(len(positions)) // trajectories.batch, ended)
-        return replace(columns, path=Path(self.table.entry.name, trajectories.strategy, f"seed{run.seed}"))
+        return replace(
+            self.columns.take(positions),
+            path=Path(self.table.entry.name, trajectories.strategy, f"seed{run.seed}"),
+            header=header,
+            batch_numbers=np.arange(len(positions), dtype=np.int32) // trajectories.batch,
+            ended=ended,
+        )
 
 
 class RecordedTables(dict[str, RecordedTable]):

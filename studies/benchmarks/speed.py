@@ -86,7 +86,7 @@ def report(logs: int, trials: int, folder: Path) -> Sides:
     paths = sorted(folder.rglob("*.jsonl"))
 
     def write() -> None:
-        for path in folder.rglob("log-cache.pq"):
+        for path in folder.rglob("log-cache.npz"):
             path.unlink()
         run_python("-c", reports.REPORT, str(folder))
 

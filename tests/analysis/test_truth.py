@@ -51,7 +51,7 @@ def summary(strategies: dict[str, list[Order]], seeds: list[int] | None = None) 
             LoggedRun(
                 WORKLOAD,
                 name,
-                Columns.from_log(Log(Path(name), header(name, seed), records(configs)), {}),
+                Columns.from_log(Log(Path(name), header(name, seed), records(configs))),
                 f"{name}-{seed}",
             )
             for seed, configs in zip(seeds or range(len(orders)), orders, strict=True)

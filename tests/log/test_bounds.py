@@ -64,7 +64,7 @@ def change_line(path: Path, number: int, fields: dict[str, Any]) -> Path:
     return path
 
 
-@pytest.mark.parametrize("read", [read_log, lambda path: read_columns(path, {})])
+@pytest.mark.parametrize("read", [read_log, read_columns])
 @pytest.mark.parametrize(
     ("line", "fields"), [*((0, fields) for fields in HEADERS.values()), *((2, fields) for fields in TRIALS.values())]
 )
@@ -78,7 +78,7 @@ def test_names_and_numbers_are_bounded(
     assert check_log(path).problems[0].number == line + 1
 
 
-@pytest.mark.parametrize("read", [read_log, lambda path: read_columns(path, {})])
+@pytest.mark.parametrize("read", [read_log, read_columns])
 @pytest.mark.parametrize("fields", [{"code": {LONG: "x"}}, {"code": {"core": LONG}}, {"versions": {"numpy": LONG}}])
 def test_names_in_a_change_are_bounded(read: Callable[[Path], object], fields: dict[str, Any], tmp_path: Path) -> None:
     path = shutil.copy(GOLDEN / "changed.jsonl", tmp_path / "a.jsonl")
@@ -100,7 +100,7 @@ def test_byte_order_marks_and_crlf_are_accepted(tmp_path: Path) -> None:
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
     assert read_log(path).records == log.records
     assert read_log(path).size == path.stat().st_size
-    assert read_columns(path, {}).trial_count == 2
+    assert read_columns(path).trial_count == 2
     assert not check_log(path).problems
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from searchlab.analysis import report
 from searchlab.errors import SearchlabWarning
-from searchlab.log import columns as cache
-from searchlab.log.columns import CACHE_FILE_NAME, Columns, ConfigTexts, read_columns, read_logs
+from searchlab.log import cache
+from searchlab.log.cache import CACHE_FILE_NAME, read_logs
+from searchlab.log.columns import Columns, read_columns
 from searchlab.log.read import find_logs
 from tests.log.test_columns import are_equal
 from tests.support.analysis.logs import write
@@ -23,9 +23,9 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return a list that collects the names of the logs that are read from their files."""
     names: list[str] = []
 
-    def reading(path: Path, texts: ConfigTexts) -> Columns:
+    def reading(path: Path) -> Columns:
         names.append(path.name)
-        return read_columns(path, texts)
+        return read_columns(path)
 
     monkeypatch.setattr(cache, "MIN_CACHED_LOGS", 2)
     monkeypatch.setattr(cache, "read_columns", reading)
@@ -47,10 +47,8 @@ def check(directory: Path, read: list[str]) -> list[str]:
     """Check all logs, and return the names of those that were read from their files."""
     paths = find_logs(directory)
     read.clear()
-    all_columns = read_logs(directory, paths, {})
-    assert all(
-        are_equal(log_columns, read_columns(path, {})) for log_columns, path in zip(all_columns, paths, strict=True)
-    )
+    all_columns = read_logs(directory, paths)
+    assert all(are_equal(log_columns, read_columns(path)) for log_columns, path in zip(all_columns, paths, strict=True))
     return list(read)
 
 
@@ -97,7 +95,7 @@ def test_a_damaged_cache_is_rebuilt(logs: Path, read: list[str], how: str) -> No
     if how == "directory":
         path.unlink()
         (path / "full").mkdir(parents=True)
-    with pytest.warns(SearchlabWarning, match="log-cache.pq is damaged and will be rebuilt"):
+    with pytest.warns(SearchlabWarning, match="log-cache.npz is damaged and will be rebuilt"):
         assert len(check(logs, read)) == 9
     if how != "directory":
         assert check(logs, read) == []
@@ -108,7 +106,7 @@ def test_a_damaged_cache_is_rebuilt(logs: Path, read: list[str], how: str) -> No
 
 def test_a_cache_of_another_version_is_rebuilt(logs: Path, read: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     check(logs, read)
-    monkeypatch.setattr(cache, "_CONFIGS_KEY", "configs-next")
+    monkeypatch.setattr(cache, "_INDEX_KEY", "index-next")
     assert len(check(logs, read)) == 9 and check(logs, read) == []
 
 
@@ -125,17 +123,3 @@ def test_a_report_is_the_same_with_a_cache_and_without(logs: Path, tmp_path: Pat
         assert len(read) == number
         reports.append({path.name: path.read_bytes() for path in (tmp_path / "report").iterdir()})
     assert reports[0] == reports[1] and {"report.html", "runs.csv.gz", "summary.json"} <= reports[0].keys()
-
-
-def test_readings_that_were_not_asked_for_stay_in_the_cache(logs: Path, read: list[str]) -> None:
-    check(logs, read)
-    read.clear()
-    paths = find_logs(logs)
-    lean = read_logs(logs, paths, {}, needs_readings=False)
-    assert not read and not any(len(log.readings) or len(log.reading_counts) for log in lean)
-    for log, path in zip(lean, paths, strict=True):
-        columns = read_columns(path, {})
-        assert are_equal(replace(log, reading_counts=columns.reading_counts, readings=columns.readings), columns)
-    paths[0].touch()
-    read_logs(logs, paths, {}, needs_readings=False)  # rewrites the cache
-    assert check(logs, read) == []

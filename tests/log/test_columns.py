@@ -80,8 +80,8 @@ def test_columns_equal_those_of_the_records(
             Ended(trials=len(rows)),
         )
     log.path.write_bytes(lines(log) + b'{"index":')  # its last line is torn
-    quick = read_columns(log.path, {})
-    assert are_equal(quick, Columns.from_log(log, {}))
+    quick = read_columns(log.path)
+    assert are_equal(quick, Columns.from_log(log))
     assert quick.trial_count == len(rows) and [quick.config(index) for index in range(quick.trial_count)] == [
         record.config for record in rows
     ]
@@ -110,7 +110,7 @@ def test_a_budget_cuts_columns_where_it_cuts_the_log(rows: tuple[Record, ...], b
     log = Log(
         Path("a"), msgspec.structs.replace(HEADER, batch=3), rows, None, Ended(trials=len(rows)) if rows else None
     )
-    assert are_equal(budget.truncate(Columns.from_log(log, {})), Columns.from_log(budget.truncate(log), {}))
+    assert are_equal(budget.truncate(Columns.from_log(log)), Columns.from_log(budget.truncate(log)))
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_all_readers_report_the_same_damage(tmp_path: Path, old: bytes, new: byt
     with pytest.raises(SearchlabError) as text:
         read_log(log.path)
     with pytest.raises(SearchlabError) as caught:
-        read_columns(log.path, {})
+        read_columns(log.path)
     assert str(caught.value) == str(text.value)
 
 
@@ -144,8 +144,8 @@ def test_trials_may_follow_the_lines_that_end_a_run(tmp_path: Path) -> None:
     rows = [Record(index=index, config={"a": 1}, seconds=(0.5,)) for index in range(3)]
     final = Final(trials=2, finalists=(Finalist(1, (1.0,)),))
     path.write_bytes(msgspec.json.Encoder().encode_lines([HEADER, *rows[:2], final, Ended(trials=2), *rows[2:]]))
-    columns, log = read_columns(path, {}), read_log(path)
-    assert are_equal(columns, Columns.from_log(log, {})) and columns.final is None and columns.ended is None
+    columns, log = read_columns(path), read_log(path)
+    assert are_equal(columns, Columns.from_log(log)) and columns.final is None and columns.ended is None
 
 
 def test_a_frame_has_a_row_for_each_trial(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def test_an_unknown_field_is_reported(
     path = write_edited(tmp_path / "a.jsonl", line, edit)
     (problem,) = check_log(path).problems
     assert problem.number == line + 1 and f"{field!r}" in problem.problem and f"{nearest!r}?" in problem.problem
-    for read in (read_log, lambda file: read_columns(file, {})):
+    for read in (read_log, read_columns):
         with pytest.warns(SearchlabWarning, match=field):
             read(path)
     result = searchlab("log", "check", path)
@@ -61,7 +61,7 @@ def test_a_trial_without_result_is_damaged(tmp_path: Path, edit: dict[str, Any])
     with pytest.raises(SearchlabError, match="line 3"):
         read_log(path)
     with pytest.raises(SearchlabError, match="line 3"):
-        read_columns(path, {})
+        read_columns(path)
     assert ("'seconds'?" in searchlab("log", "check", path).stdout) == ("secnds" in edit)
 
 
@@ -78,7 +78,7 @@ def test_a_newer_log_is_read_but_not_extended(tmp_path: Path, line: int, edit: d
     path = write_edited(tmp_path / "a.jsonl", line, edit, NEWER)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert len(read_log(path).records) == read_columns(path, {}).trial_count == 3
+        assert len(read_log(path).records) == read_columns(path).trial_count == 3
         assert read_header(path).searchlab_log == NEWER
     before = path.read_bytes()
     with pytest.raises(SearchlabError, match=NEWER):
@@ -100,6 +100,6 @@ def test_an_unknown_line_of_this_version_is_damage(tmp_path: Path) -> None:
 @pytest.mark.parametrize("version", ["2.0", "1", "1.x", "1.-1", "1.02", "1.\u0662", "", 2, 1.5, None, ["1.0"]])
 def test_other_versions_are_refused(tmp_path: Path, version: Any) -> None:
     path = write_edited(tmp_path / "a.jsonl", 0, {"searchlab_log": version})
-    for read in (read_log, read_header, lambda file: read_columns(file, {})):
+    for read in (read_log, read_header, read_columns):
         with pytest.raises(SearchlabError):
             read(path)

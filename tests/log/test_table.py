@@ -74,7 +74,7 @@ def test_a_table_contains_what_its_log_contains(rows: tuple[Record, ...]) -> Non
         assert read_log(path) == log
         assert read_header(path) == HEADER
         assert find_logs(Path(folder)) == [path]
-        assert are_equal(read_columns(path, {}), Columns.from_log(log, {}))
+        assert are_equal(read_columns(path), Columns.from_log(log))
         assert check_log(path).trial_count == len(rows)
 
 
@@ -159,7 +159,7 @@ def test_a_table_with_wrong_content_is_refused(
 ) -> None:
     path = tmp_path / "a.parquet"
     parquet.write_table(change(table(path)), path, store_schema=True)
-    for read in (read_log, lambda path: read_columns(path, {})):
+    for read in (read_log, read_columns):
         with pytest.raises(SearchlabError, match=rf"(?s)a\.parquet.*{words}"):
             read(path)
 

@@ -223,7 +223,7 @@ def test_a_trajectory_and_its_table_give_the_log_again(sealed: Path, results: Pa
                     "fill_in": False,
                 }
                 records = tuple(msgspec.structs.replace(record, **unlogged) for record in log.records)
-                expected = Columns.from_log(replace(log, records=records), {})
+                expected = Columns.from_log(replace(log, records=records))
                 assert bool(columns.ended) == bool(log.ended)
                 assert are_equal(columns, replace(expected, **{name: getattr(columns, name) for name in unlike}))
 
