@@ -7,9 +7,9 @@ size exceeds a limit, and nothing in a file is executed.
 from __future__ import annotations
 
 import io
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .errors import SearchlabError, first_line
 from .files import check_unpacked
@@ -36,10 +36,18 @@ _PAGE_BYTES = 1 << 26
 """The size of a page in bytes. A column has few pages, since long ones compress well."""
 
 
-def encode(columns: Mapping[str, pa.Array], metadata: Mapping[str, bytes], level: int = 19) -> bytes:
+def make_array(values: Sequence[Any], type_name: str | None = None) -> pa.Array:
+    """Return ``values`` as a column of a type in Arrow's notation, by default of the type that Arrow infers."""
+    import pyarrow as pa
+
+    list_types: dict[str | None, pa.DataType] = {NUMBERS: pa.list_(pa.float64()), INTEGERS: pa.list_(pa.int64())}
+    return pa.array(values, list_types.get(type_name, type_name))
+
+
+def encode(columns: Mapping[str, pa.Array], metadata: Mapping[str, bytes]) -> bytes:
     """Return a Parquet file with these columns, and with ``metadata`` as its key-value metadata.
 
-    Equal arguments yield equal bytes with the same version of pyarrow. ``level`` is that of the compression by zstd.
+    Equal arguments yield equal bytes with the same version of pyarrow.
     """
     import pyarrow as pa
     from pyarrow import parquet
@@ -49,7 +57,7 @@ def encode(columns: Mapping[str, pa.Array], metadata: Mapping[str, bytes], level
         buffer,
         table.schema,
         compression="zstd",
-        compression_level=level,
+        compression_level=19,
         use_dictionary=[field.name for field in table.schema if str(field.type) in ("string", "int64", "bool")],
         column_encoding={
             f"{field.name}.list.element": "BYTE_STREAM_SPLIT"  # the high bytes of small integers are all 0

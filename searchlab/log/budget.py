@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import replace
 from typing import TypeVar
 
 import msgspec
@@ -37,22 +36,28 @@ class Budget(msgspec.Struct, frozen=True):
     seconds: float | None = None
     stop_after: int | None = None
 
-    def reason_to_end(self, log: Log, trials: int | None = None) -> Ended | None:
-        """Return why a run ends after the first ``trials`` (default: all) in ``log``, or None if it continues.
+    def reason_to_end(self, log: Log | Columns, trial_count: int) -> Ended | None:
+        """Return why a run ends after the batch that ends after ``trial_count`` trials, or None if it continues.
 
         The maximum number of trials is ignored, because no line in the log records that it was reached.
         """
-        if trials is not None:
-            log = replace(log, records=log.records[:trials])
-        return self._reason_to_end(log, len(log.records)) if log.records else None
+        if self.seconds is not None and trial_count and log.elapsed_seconds[trial_count - 1] >= self.seconds:
+            return Ended(trials=trial_count, seconds=self.seconds)
+        if self.stop_after is not None and trial_count >= self.stop_after:
+            before = np.min(log.costs[: trial_count - self.stop_after], initial=math.inf)
+            if before <= np.min(log.costs[:trial_count]) * (1 + MIN_GAIN):
+                return Ended(trials=trial_count, stop_after=self.stop_after)
+        return None
 
     def is_complete(self, log: Log) -> bool:
         """Return whether ``log`` shows that a run with this budget is complete.
 
         Even if it does not, the run may be complete, because only the policy knows where the last batch ends.
         """
-        by_line = log.ended is not None and (log.ended.by_policy or self.reason_to_end(log) is not None)
-        return by_line or len(log.records) >= self.trials
+        trial_count = len(log.records)
+        if log.ended and (log.ended.by_policy or self.reason_to_end(log, trial_count)):
+            return True
+        return trial_count >= self.trials
 
     def truncate(self, log: AnyLog) -> AnyLog:
         """Return the part of ``log`` that is within this budget, or ``log`` itself if all of it is."""
@@ -61,15 +66,6 @@ class Budget(msgspec.Struct, frozen=True):
         is_limited = self.seconds is not None or self.stop_after is not None
         if is_limited and not (line and not line.by_policy and (line.seconds, line.stop_after) in spent):
             for end in log.batch_starts[1:]:  # the end of each batch except the last, which may be incomplete
-                if end < min(trials, self.trials) and (ended := self._reason_to_end(log, end)):
+                if end < min(trials, self.trials) and (ended := self.reason_to_end(log, end)):
                     return log.truncate(end, ended)
         return log if trials <= self.trials else log.truncate(self.trials)
-
-    def _reason_to_end(self, log: Log | Columns, trial_count: int) -> Ended | None:
-        if self.seconds is not None and log.elapsed_seconds[trial_count - 1] >= self.seconds:
-            return Ended(trials=trial_count, seconds=self.seconds)
-        if self.stop_after is not None and trial_count >= self.stop_after:
-            before = np.min(log.costs[: trial_count - self.stop_after], initial=math.inf)
-            if before <= np.min(log.costs[:trial_count]) * (1 + MIN_GAIN):
-                return Ended(trials=trial_count, stop_after=self.stop_after)
-        return None

@@ -420,12 +420,14 @@ class LoggedTrials:
     """The base class of logs and their columns, with the time charged for each trial and the unit of throughput.
 
     Attributes:
+        changes: The changes of code and libraries, in order.
         batch_numbers: Each trial's batch number, shape (trials,).
         spent_seconds: Seconds spent on proposing, training, building and running, shape (trials, 4).
         part_seconds: The seconds of these that were spent on features and on checking, shape (trials, 2).
     """
 
     header: Header
+    changes: tuple[Changed, ...]
     batch_numbers: Ints
     spent_seconds: Floats
     part_seconds: Floats
@@ -468,6 +470,16 @@ class LoggedTrials:
         """The unit of throughput."""
         return self.computation.unit
 
+    @property
+    def code(self) -> dict[str, str]:
+        """The digests of the code that reproduces all trials; see :attr:`Header.code`."""
+        return self.changes[-1].code if self.changes else self.header.code
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """The versions of the libraries with which the last trials were proposed."""
+        return self.changes[-1].versions if self.changes else self.header.versions
+
 
 @dataclass(frozen=True)
 class Log(LoggedTrials):
@@ -476,7 +488,6 @@ class Log(LoggedTrials):
     Attributes:
         final: The finalists, or None unless they were chosen from exactly these records.
         ended: Why the run ended, or None unless it ended after exactly these records.
-        changes: The changes of code and libraries, in order.
         size: The uncompressed size of its complete lines, in bytes.
     """
 
@@ -490,16 +501,6 @@ class Log(LoggedTrials):
 
     def __repr__(self) -> str:
         return f"<Log {self.path.name}: {len(self.records)} trials>"
-
-    @property
-    def code(self) -> dict[str, str]:
-        """The digests of the code that reproduces all trials; see :attr:`Header.code`."""
-        return self.changes[-1].code if self.changes else self.header.code
-
-    @property
-    def versions(self) -> dict[str, str]:
-        """The versions of the libraries with which the last trials were proposed."""
-        return self.changes[-1].versions if self.changes else self.header.versions
 
     @cached_property
     def trials(self) -> list[Trial]:

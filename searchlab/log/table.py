@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..errors import SearchlabError
-from ..parquet import KEY, NUMBERS, decode, encode
+from ..parquet import KEY, NUMBERS, decode, encode, make_array
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,18 +41,15 @@ def encode_table(header_bytes: bytes, other_lines: bytes, records: Sequence[Any]
 
     Raises TypeError, ValueError or OverflowError if no table can contain these values.
     """
-    import pyarrow as pa
-
     columns, encoded_knobs = _make_knob_columns([record.config for record in records])
-    columns["cost"] = pa.array([record.cost for record in records], "double")
+    columns["cost"] = make_array([record.cost for record in records], "double")
     for field in msgspec.structs.fields(type(records[0])) if records else ():
         values = [getattr(record, field.name) for record in records]
         if field.name in _COLUMN_TYPES and any(value != field.default for value in values):
-            (kind,) = _COLUMN_TYPES[field.name]
-            columns[field.name] = pa.array(values, pa.list_(pa.float64()) if kind == NUMBERS else kind)
+            columns[field.name] = make_array(values, *_COLUMN_TYPES[field.name])
     models = [msgspec.to_builtins(record.model) or {} for record in records]
     for name in dict.fromkeys(name for model in models for name in model):
-        columns[_MODEL_PREFIX + name] = pa.array([model.get(name) for model in models])
+        columns[_MODEL_PREFIX + name] = make_array([model.get(name) for model in models])
     return encode(
         columns, {KEY: header_bytes, _LINES_KEY: other_lines, _ENCODED_KNOBS_KEY: msgspec.json.encode(encoded_knobs)}
     )
@@ -64,8 +61,6 @@ def _make_knob_columns(configs: Sequence[Mapping[str, Any]]) -> tuple[dict[str, 
     The columns are in the order of the knobs in the configs, as far as this is the same in all of them. The value of a
     knob that a config lacks is null. Values are encoded unless they are all booleans, integers, numbers or text.
     """
-    import pyarrow as pa
-
     knob_order: TopologicalSorter[str] = TopologicalSorter()
     for names in dict.fromkeys(map(tuple, configs)):
         for name in names:
@@ -80,12 +75,11 @@ def _make_knob_columns(configs: Sequence[Mapping[str, Any]]) -> tuple[dict[str, 
     for name in knobs:
         value_types = {type(config[name]) for config in configs if name in config}
         if len(value_types) == 1 and value_types <= _ARROW_TYPES.keys():
-            columns[_CONFIG_PREFIX + name] = pa.array(
-                [config.get(name) for config in configs], _ARROW_TYPES[value_types.pop()]
-            )
+            knob_values = [config.get(name) for config in configs]
+            columns[_CONFIG_PREFIX + name] = make_array(knob_values, _ARROW_TYPES[value_types.pop()])
         else:
             texts = [msgspec.json.encode(config[name]).decode() if name in config else None for config in configs]
-            columns[_CONFIG_PREFIX + name] = pa.array(texts, "string")
+            columns[_CONFIG_PREFIX + name] = make_array(texts, "string")
             encoded_knobs.append(name)
     return columns, encoded_knobs
 

@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -21,13 +21,13 @@ from ..analysis.runs import pad_curves
 from ..arrays import Floats
 from ..errors import SearchlabError, did_you_mean
 from ..files import file_name, make_write_error, read_bytes, write_file
-from ..log.columns import Columns
+from ..log.columns import Columns, read_columns
 from ..log.format import Ended, Header, Log
 from ..log.journal import Journal
 from ..log.read import RUNS_SUFFIX, read_log
 from ..machine.host import cpu_model
 from ..measure.suite import Suite, SuiteTable
-from ..parquet import INTEGERS, KEY, decode, encode
+from ..parquet import INTEGERS, KEY, decode, encode, make_array
 from ..plugins import Plugin
 from ..schema import UNREADABLE
 from ..space import Config
@@ -168,12 +168,14 @@ class RecordedTable:
         areas: Floats = self.compute_curves(trajectories, trajectories.trials).mean(axis=1)
         return areas
 
-    def find_positions(self, log: Log) -> tuple[int, ...]:
-        """Return the index in the table of each config in ``log``. Raises SearchlabError if one is missing."""
+    def make_trajectory(self, log: Columns) -> Trajectory:
+        """Return the trajectory of the run in ``log``. Raises SearchlabError if the table lacks one of its configs."""
+        configs = (Config(log.config(index)) for index in range(log.trial_count))
         try:
-            return tuple(self.positions_by_config[Config(record.config)] for record in log.records)
+            positions = tuple(self.positions_by_config[config] for config in configs)
         except KeyError as error:
             raise SearchlabError(f"{log.path} contains a config that {self.table.name} does not: {error}") from None
+        return Trajectory(log.header.seed, positions, bool(log.ended))
 
     def check_run(self, trajectories: Trajectories, run: Trajectory) -> None:
         """Check that ``run`` is a run over this table. Raises SearchlabError if it is not."""
@@ -233,10 +235,10 @@ class RecordedTables(dict[str, RecordedTable]):
     """A suite's tables by name. Each is read when it is first used."""
 
     def __init__(self, suite: Suite) -> None:
-        self._suite = suite
+        self.suite = suite
 
     def __missing__(self, name: str) -> RecordedTable:
-        self[name] = RecordedTable(self._suite.table(name))
+        self[name] = RecordedTable(self.suite.table(name))
         return self[name]
 
 
@@ -248,90 +250,81 @@ def collect_trajectories(suite: Suite, log_paths: Iterable[Path]) -> list[Trajec
             in their settings.
     """
     recorded_tables = RecordedTables(suite)
-    runs_by_strategy: dict[str, list[_RecordedRun]] = {}
+    logs_by_strategy: dict[str, list[Columns]] = {}
     for log_path in log_paths:
-        log = read_log(log_path)
-        header, recorded_table = log.header, recorded_tables[log.header.table or "(none)"]
-        table = recorded_table.table
-        if header.measure != table.settings().identity():
+        log = read_columns(log_path)
+        table = recorded_tables[log.header.table or "(none)"].table
+        if log.header.measure != table.settings().identity():
             raise SearchlabError(
                 f"{log_path} was not recorded with the current version of {table.name}: the log's measure is "
-                f"{header.measure}, but the table's is {table.settings().identity()}; omit the log or rerun it"
+                f"{log.header.measure}, but the table's is {table.settings().identity()}; omit the log or rerun it"
             )
-        runs = runs_by_strategy.setdefault(header.name, [])
-        earlier_headers = [run.header for run in runs]
-        table_headers = [earlier for earlier in earlier_headers if earlier.table == header.table]
-        for name in ("policy", "cost_model", "features", "batch", "warm_start", "starts", "contrasts"):
-            headers = (
-                table_headers if name == "warm_start" else earlier_headers
-            )  # tables may differ in their warm start
-            if headers and getattr(headers[0], name) != getattr(header, name):
-                raise SearchlabError(
-                    f"{log_path}: another log of {header.name!r} has a different {name}; give each strategy its own "
-                    f"label"
-                )
-        if any(earlier.seed == header.seed for earlier in table_headers):
+        logs = logs_by_strategy.setdefault(log.header.name, [])
+        _check_same_strategy(log, logs)
+        logs.append(log)
+    return [_combine_logs(recorded_tables, logs) for logs in logs_by_strategy.values()]
+
+
+def _check_same_strategy(log: Columns, other_logs: Sequence[Columns]) -> None:
+    """Raise SearchlabError if ``log`` cannot be of the same strategy as ``other_logs``, or of the same run as one."""
+    header = log.header
+    all_headers = [other_log.header for other_log in other_logs]
+    table_headers = [other for other in all_headers if other.table == header.table]
+    for name in ("policy", "cost_model", "features", "batch", "warm_start", "starts", "contrasts"):
+        headers = table_headers if name == "warm_start" else all_headers  # tables may differ in their warm start
+        if headers and getattr(headers[0], name) != getattr(header, name):
             raise SearchlabError(
-                f"{log_path}: another log has the same strategy, {header.name!r}, and seed, {header.seed}; omit one "
-                f"of them"
+                f"{log.path}: another log of {header.name!r} has a different {name}; give each strategy its own label"
             )
-        trajectory = Trajectory(header.seed, recorded_table.find_positions(log), bool(log.ended))
-        seconds = sum(record.propose_seconds + record.train_seconds for record in log.records)
-        runs.append(_RecordedRun(header, trajectory, log.code, log.versions, seconds))
-    return [_combine_runs(suite, recorded_tables, runs) for runs in runs_by_strategy.values()]
+    if any(other.seed == header.seed for other in table_headers):
+        raise SearchlabError(
+            f"{log.path}: another log has the same strategy, {header.name!r}, and seed, {header.seed}; omit one of them"
+        )
 
 
-class _RecordedRun(NamedTuple):
-    """A run over a table, with facts from its log."""
-
-    header: Header
-    trajectory: Trajectory
-    code: dict[str, str]
-    versions: dict[str, str]
-    own_seconds: float
-
-
-def _combine_runs(suite: Suite, recorded_tables: RecordedTables, recorded_runs: Sequence[_RecordedRun]) -> Trajectories:
-    """Return the trajectories of the ``recorded_runs`` of a strategy."""
+def _combine_logs(recorded_tables: RecordedTables, logs: Sequence[Columns]) -> Trajectories:
+    """Return the trajectories of a strategy, whose runs over tables are recorded in ``logs``."""
     tables = {}
-    for table in suite.tables:
-        if table_runs := [run for run in recorded_runs if run.header.table == table.entry.name]:
-            trajectories = tuple(sorted((run.trajectory for run in table_runs), key=lambda run: run.seed))
-            digest, header = recorded_tables[table.entry.name].table.digest, table_runs[-1].header
-            tables[table.entry.name] = TableRuns(digest, trajectories, header.effective, header.random)
-    plugin_roles = ("policy", "cost_model")
+    for table in recorded_tables.suite.tables:
+        name = table.entry.name
+        if table_logs := [log for log in logs if log.header.table == name]:
+            runs = [recorded_tables[name].make_trajectory(log) for log in table_logs]
+            header = table_logs[-1].header
+            tables[name] = TableRuns(
+                table.digest, tuple(sorted(runs, key=lambda run: run.seed)), header.effective, header.random
+            )
     code_digests = [
-        {role: digest for role, digest in run.code.items() if role in plugin_roles} for run in recorded_runs
+        {role: digest for role, digest in log.code.items() if role in ("policy", "cost_model")} for log in logs
     ]
-    header = recorded_runs[0].header
+    header = logs[0].header
     return Trajectories(
-        suite=suite.spec.version,
+        suite=recorded_tables.suite.spec.version,
         strategy=header.name,
         policy=header.policy,
         cost_model=header.cost_model,
         features=header.features,
         batch=header.batch,
-        versions=recorded_runs[-1].versions,
+        versions=logs[-1].versions,
         host=cpu_model(),
-        trials=max(len(run.trajectory.configs) for run in recorded_runs),
+        trials=max(log.trial_count for log in logs),
         starts=header.starts,
         contrasts=header.contrasts,
         code=code_digests[0] if all(code == code_digests[0] for code in code_digests) else {},
-        own_seconds=float(f"{np.mean([run.own_seconds for run in recorded_runs]):.3g}"),
+        own_seconds=float(f"{np.mean([log.spent_seconds[:, :2].sum() for log in logs]):.3g}"),
         tables=tables,
     )
 
 
 def write_trajectories(path: Path, trajectories: Trajectories) -> None:
     """Write ``trajectories`` to a file; equal ones yield equal bytes. Raises SearchlabError if writing fails."""
-    import pyarrow as pa
-
-    named_runs = [(name, run) for name, table_runs in trajectories.tables.items() for run in table_runs.runs]
+    rows = [
+        (name, *msgspec.structs.astuple(run))
+        for name, table_runs in trajectories.tables.items()
+        for run in table_runs.runs
+    ]
     columns = {
-        "table": pa.array([name for name, _ in named_runs], "string"),
-        "seed": pa.array([run.seed for _, run in named_runs], "int64"),
-        "configs": pa.array([run.configs for _, run in named_runs], pa.list_(pa.int64())),
-        "ended": pa.array([run.ended for _, run in named_runs], "bool"),
+        name: make_array([row[position] for row in rows], *types)
+        for position, (name, types) in enumerate(_COLUMN_TYPES.items())
     }
     tables = {name: msgspec.structs.replace(table_runs, runs=()) for name, table_runs in trajectories.tables.items()}
     metadata = msgspec.json.encode(msgspec.structs.replace(trajectories, tables=tables))

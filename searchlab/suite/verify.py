@@ -27,6 +27,7 @@ from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, SearchlabWarning
 from ..files import FileMissing, read_text, write_file
 from ..log.budget import Budget
+from ..log.columns import Columns
 from ..log.programs import list_version_changes
 from ..log.read import RESULT_FILE_NAME
 from ..machine.host import library_versions
@@ -364,7 +365,7 @@ class Replayer:
                 starts=trajectories.starts,
             )
             replayed_log = search(plan_run(run), measurer)
-        return Trajectory(seed, table.find_positions(replayed_log), bool(replayed_log.ended))
+        return table.make_trajectory(Columns.from_log(replayed_log))
 
     def replay_without_avx512(self, cases: Sequence[RunToReplay], features: Sequence[str]) -> list[str] | None:
         """Replay runs in a process whose numpy does not use ``features``.
