@@ -125,27 +125,21 @@ def _scan_json_lines(log_bytes: bytes) -> Iterator[Line]:
                 minor = parse_minor_version(header_line.content.searchlab_log) or 0
             yield header_line
             continue
-        ignored_fields: tuple[str, ...] = ()
         try:
-            try:
-                content: Record | Final | Ended | Changed | UnknownLine = _LINE_DECODER.decode(line_bytes)
-            except msgspec.ValidationError:
-                content, ignored_fields = _decode_known_fields(line_bytes, _LineAfterHeader, minor)
-            if not isinstance(content, Record):
-                if not isinstance(content, UnknownLine):
-                    _check_follows(content, next_trial)
-                yield Line(number, line_bytes, content, ignored_fields=ignored_fields)
-                continue
+            content, ignored_fields = _decode_line(line_bytes, minor)
+            if isinstance(content, Final | Ended | Changed):
+                _check_follows(content, next_trial)
         except UNREADABLE as error:
             damaged_count += 1
             yield Line(number, line_bytes, None, f"it is damaged: {error}")
             continue
-        problem = _find_problem(content, batch_number)
-        if not next_trial <= content.index <= next_trial + damaged_count:
-            problem = f"it contains trial {content.index} instead of trial {next_trial + damaged_count}"
-        elif problem:
-            problem = "; ".join((problem, *ignored_fields))
-        next_trial, damaged_count, batch_number = content.index + 1, 0, max(batch_number, content.batch or 0)
+        problem = ""
+        if isinstance(content, Record):
+            if not next_trial <= content.index <= next_trial + damaged_count:
+                problem = f"it contains trial {content.index} instead of trial {next_trial + damaged_count}"
+            elif problem := _find_problem(content, batch_number):
+                problem = "; ".join((problem, *ignored_fields))
+            next_trial, damaged_count, batch_number = content.index + 1, 0, max(batch_number, content.batch or 0)
         yield Line(number, line_bytes, content, problem, ignored_fields=ignored_fields)
     if incomplete_line:
         number = 1 + len(lines)
@@ -162,6 +156,14 @@ def _find_problem(record: Record, batch_number: int) -> str:
     if not record.seconds and record.failure is None:
         return "the trial has neither times (seconds) nor a failure"
     return ""
+
+
+def _decode_line(line_bytes: bytes, minor: int) -> tuple[Any, tuple[str, ...]]:
+    """Decode a line that follows the header of a log with this minor version; see :func:`_decode_known_fields`."""
+    try:
+        return _LINE_DECODER.decode(line_bytes), ()
+    except msgspec.ValidationError:
+        return _decode_known_fields(line_bytes, _LineAfterHeader, minor)
 
 
 def _decode_known_fields(line_bytes: bytes, line_type: Any, minor: int) -> tuple[Any, tuple[str, ...]]:
@@ -184,25 +186,19 @@ def decode_header_line(line_bytes: bytes) -> Line:
         fields = msgspec.json.decode(line_bytes)
         version = fields.get("searchlab_log") if isinstance(fields, dict) else None
         if version is None:
-            return Line(
-                1, line_bytes, None, "it is not a header: the file is not a searchlab log, or its first line is missing"
-            )
+            problem = "it is not a header: the file is not a searchlab log, or its first line is missing"
+            return Line(1, line_bytes, None, problem)
         if parse_minor_version(version) is None:
-            return Line(
-                1, line_bytes, None, f"its log format is {version!r}; this version of searchlab reads formats 1.x"
-            )
+            problem = f"its log format is {version!r}; this version of searchlab reads formats 1.x"
+            return Line(1, line_bytes, None, problem)
         known_fields, ignored_fields = drop_unknown_keys(fields, Header)
-        return Line(1, line_bytes, _check_bounds(msgspec.convert(known_fields, Header)), ignored_fields=ignored_fields)
+        header = msgspec.convert(known_fields, Header)
+        _check_plain(msgspec.structs.replace(header, computation=None, random=None))
+        if header.computation:
+            _check_plain(msgspec.structs.replace(header.computation, content=""))
+        return Line(1, line_bytes, header, ignored_fields=ignored_fields)
     except UNREADABLE as error:
         return Line(1, line_bytes, None, f"the header is damaged: {error}")
-
-
-def _check_bounds(header: Header) -> Header:
-    """Return ``header``. Raises msgspec.ValidationError if a name or number in it is too large, or it is too deep."""
-    _check_plain(msgspec.structs.replace(header, computation=None, random=None))
-    if header.computation:
-        _check_plain(msgspec.structs.replace(header.computation, content=""))
-    return header
 
 
 def _check_plain(value: Any, depth: int = 0) -> None:
