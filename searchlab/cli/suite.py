@@ -164,7 +164,7 @@ def suite_run(
     report (`--out`). Develop a policy only on `dev`, then run it once with `--split test`. The result records how many
     variants of the policy you have run on the test split.
     """
-    from ..suite.verify import check_baselines
+    from ..suite.replay import check_baselines
 
     suite = _find_suite_to_run(suite_name, split)
     baseline_runs = read_baselines(suite)
@@ -256,7 +256,7 @@ def suite_report(
     out_dir: Annotated[Path, Option("--out", help="The directory for the report.")] = Path("results/baselines"),
 ) -> None:
     """Report on a suite's baselines and on results over the suite."""
-    from ..suite.verify import check_baselines
+    from ..suite.replay import check_baselines
 
     suite = find_suite(suite_name)
     baseline_runs = read_baselines(suite, against.split(",") if against else None)
@@ -365,7 +365,7 @@ def suite_build(
 @suites.command(name="seal")
 def suite_seal(suite: SuiteDirectory) -> None:
     """Complete a suite: write its tables' cards, a card and metadata for other tools, and the digests of all files."""
-    from ..suite.verify import seal
+    from ..suite.seal import seal
 
     manifest = seal(find_suite(suite).select_split(None), say)
     say(f"{len(manifest.files)} files are sealed; to verify them: searchlab suite verify {suite}")

@@ -30,8 +30,8 @@ from ..plugins import Plugin
 from ..policy import POLICIES
 from ..run.study import Study
 from ..stats.random_search import parse_difficulty
+from .replay import check_baselines
 from .trajectories import RANDOM, RecordedTables, Trajectories, collect_trajectories, read_baselines, read_results
-from .verify import check_baselines
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -45,8 +45,9 @@ from ..space import SPACES, Config
 from ..target import resolve_target
 from ..workload import parse_workload
 from .bundle import Bundle, find_bundle_problems, read_bundle
+from .replay import NUMPY_FEATURES_VARIABLE, Replayer, ReplayResult, RunToReplay, strategy_of
 from .trajectories import RANDOM, RecordedTables, TableRuns, Trajectories, Trajectory, read_baselines
-from .verify import NUMPY_FEATURES_VARIABLE, OnStep, Replayer, ReplayResult, RunToReplay, replay_cases, strategy_of
+from .verify import OnStep
 
 RUN_TIMEOUT = 900.0
 """The time after which a run that is replayed is ended."""
@@ -185,15 +186,15 @@ class ConfinedReplayer(Replayer):
             raise SearchlabError(f"{run_title}: {problem}")
         return Trajectory(seed, tuple(positions), bool(reply.ended))
 
-    def describe_difference(self, trajectories: Trajectories, table_name: str, original: Trajectory) -> str:
+    def describe_difference(self, case: RunToReplay) -> str:
         try:
-            return super().describe_difference(trajectories, table_name, original)
+            return super().describe_difference(case)
         except SearchlabError as error:
             return str(error)
 
     def replay_without_avx512(self, cases: Sequence[RunToReplay], features: Sequence[str]) -> list[str]:
         with ConfinedReplayer(self._suite, self._bundle, {NUMPY_FEATURES_VARIABLE: " ".join(features)}) as replayer:
-            return [replayer.describe_difference(*case) for case in cases]
+            return [replayer.describe_difference(case) for case in cases]
 
     def _exchange(self, message: Any) -> _Reply:
         """Send a message and return the answer. Raises SearchlabError if the process has ended or sends nonsense."""
@@ -259,7 +260,7 @@ def verify_submission(path: Path, on_step: OnStep, seconds: float | None, suite_
                 f"and reads only itself and libraries"
             )
         with ConfinedReplayer(suite, bundle) as replayer:
-            result = replay_cases(replayer, results, bundle.digest, seconds)
+            result = replayer.replay(results, bundle.digest, seconds)
             problems += result.problems
             on_step(result.describe("runs, each in a process that cannot read the tables"), result.problems)
             unchecked += replayer.missing_protections

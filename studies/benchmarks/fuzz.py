@@ -46,13 +46,14 @@ from searchlab.measure.table import TableMeasurer, TableSettings
 from searchlab.suite.build import build_suite
 from searchlab.suite.cards import TableCard
 from searchlab.suite.compare import make_suite_study, run_policy
+from searchlab.suite.seal import seal
 from searchlab.suite.trajectories import (
     RecordedTable,
     make_trajectories_path,
     read_baselines,
     write_trajectories,
 )
-from searchlab.suite.verify import seal, verify_suite
+from searchlab.suite.verify import verify_suite
 from searchlab.tables.info import TableInfo, info_table
 
 ROOT = Path(__file__).parents[2]

@@ -13,8 +13,8 @@ from searchlab.errors import SearchlabError
 from searchlab.log.read import RESULT_FILE_NAME
 from searchlab.measure.suite import find_suite
 from searchlab.plugins import Plugin
+from searchlab.suite.replay import replay
 from searchlab.suite.trajectories import Trajectories, write_trajectories
-from searchlab.suite.verify import replay
 from tests.support.cli import searchlab
 
 DATA = Path(__file__).parent / "data"

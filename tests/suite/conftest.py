@@ -9,8 +9,8 @@ import pytest
 
 from searchlab.measure.suite import find_suite
 from searchlab.run.study import Study
+from searchlab.suite.seal import seal
 from searchlab.suite.trajectories import collect_trajectories, make_trajectories_path, write_trajectories
-from searchlab.suite.verify import seal
 from tests.support.suites import write_suite
 
 POLICIES = [

@@ -10,24 +10,24 @@ import pytest
 
 from searchlab.errors import SearchlabError
 from searchlab.measure.suite import find_suite
-from searchlab.suite import verify
+from searchlab.suite import replay
+from searchlab.suite.replay import check_baselines
 from searchlab.suite.trajectories import Trajectories, read_baselines
-from searchlab.suite.verify import check_baselines
 
 
 @pytest.fixture(autouse=True)
 def replays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The strategies that were replayed, with an empty cache."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(verify, "BASELINE_CHECK_SECONDS", 0.0)
+    monkeypatch.setattr(replay, "BASELINE_CHECK_SECONDS", 0.0)
     replayed: list[str] = []
-    replay = verify.replay
+    real_replay = replay.replay
 
     def counted(suite: Any, runs: Any, **options: Any) -> Any:
         replayed.extend(run.strategy for run in runs)
-        return replay(suite, runs, **options)
+        return real_replay(suite, runs, **options)
 
-    monkeypatch.setattr(verify, "replay", counted)
+    monkeypatch.setattr(replay, "replay", counted)
     return replayed
 
 

@@ -23,7 +23,7 @@ from searchlab.measure.suite import find_suite
 from searchlab.plugins import Plugin, trust_plugins
 from searchlab.stats.inference import Answer
 from searchlab.stats.intervals import Interval
-from searchlab.suite import confined, verify
+from searchlab.suite import confined, replay
 from searchlab.suite.bundle import SUBMISSION_FILE, compute_mean_areas, pack_archive, read_bundle, submit
 from searchlab.suite.compare import group_suite_runs
 from searchlab.suite.confined import BundleVerification, verify_submission
@@ -278,7 +278,7 @@ KNOWS = """
 def test_a_policy_that_does_not_search_is_refused(
     body: str, reason: str, package: Path, sealed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verify, "list_avx512_features", list)  # there is no second process
+    monkeypatch.setattr(replay, "list_avx512_features", list)  # there is no second process
     table = find_suite(sealed).table(TABLE)
     best = min(read_log(table.path).records, key=lambda record: min(record.seconds)).config
     shutil.copytree(package, tmp_path / "package", ignore=shutil.ignore_patterns("dev", "test", "site", ".data"))
@@ -297,7 +297,7 @@ def test_an_altered_trial_is_refused(
     bundle: Path, sealed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """This includes bundles whose area and digest were computed again."""
-    monkeypatch.setattr(verify, "list_avx512_features", list)
+    monkeypatch.setattr(replay, "list_avx512_features", list)
 
     def alter(runs: tuple[Trajectory, ...]) -> list[Trajectory]:
         run = runs[-1]

@@ -26,9 +26,10 @@ from searchlab.log.writer import compress_log, encode_log, write_log
 from searchlab.measure.suite import find_suite
 from searchlab.plugins import trust_plugins
 from searchlab.stats.random_search import count_draws_needed, expected_draws, parse_difficulty
-from searchlab.suite import verify
+from searchlab.suite import replay
 from searchlab.suite.cards import TableCard
 from searchlab.suite.compare import against_baselines, compute_dev_areas, group_suite_runs
+from searchlab.suite.seal import seal
 from searchlab.suite.trajectories import (
     RecordedTable,
     RecordedTables,
@@ -39,7 +40,7 @@ from searchlab.suite.trajectories import (
     read_trajectories,
     write_trajectories,
 )
-from searchlab.suite.verify import seal, verify_result, verify_suite
+from searchlab.suite.verify import verify_result, verify_suite
 from tests.log.test_columns import are_equal
 from tests.support.cli import imported_packages, searchlab
 from tests.support.logs import write_table
@@ -253,10 +254,10 @@ def test_a_baseline_that_does_not_replay_is_named(copy: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*NPY_DISABLE_CPU_FEATURES")
 def test_a_run_that_depends_on_a_last_bit_replays_elsewhere(sealed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify, "list_avx512_features", lambda: ["AVX512_SKX"])
-    real = verify.Replayer.describe_difference
+    monkeypatch.setattr(replay, "list_avx512_features", lambda: ["AVX512_SKX"])
+    real = replay.Replayer.describe_difference
     answers = iter(["random differs", "random differs, too"])
-    monkeypatch.setattr(verify.Replayer, "describe_difference", lambda *case: next(answers, "") or real(*case))
+    monkeypatch.setattr(replay.Replayer, "describe_difference", lambda *case: next(answers, "") or real(*case))
     steps: list[tuple[str, list[str]]] = []
     assert verify_suite(find_suite(sealed), lambda *step: steps.append(step), None)
     assert steps[-1][0].endswith("runs of baselines, replayed, 2 of them without numpy's code for AVX-512")
@@ -522,6 +523,6 @@ def test_a_replay_in_another_process_trusts_what_this_one_does(tmp_path: Path) -
         assert searchlab("suite", "run", directory, "--policy", "random", "--out", tmp_path / "out").returncode == 0
         result = read_trajectories(tmp_path / "out" / RESULT_FILE_NAME)
         (run,) = result.tables["small"].runs
-        replayer = verify.Replayer(find_suite(directory))
+        replayer = replay.Replayer(find_suite(directory))
         assert replayer.replay_without_avx512([(result, "small", run)], []) == [""]
     assert replayer.replay_without_avx512([(result, "small", run)], []) is None
