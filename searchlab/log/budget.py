@@ -61,11 +61,7 @@ class Budget(msgspec.Struct, frozen=True):
 
     def truncate(self, log: AnyLog) -> AnyLog:
         """Return the part of ``log`` that is within this budget, or ``log`` itself if all of it is."""
-        trials, line = len(log.costs), log.ended
-        spent = (self.seconds, None), (None, self.stop_after)  # the values in the last line if this budget was spent
-        is_limited = self.seconds is not None or self.stop_after is not None
-        if is_limited and not (line and not line.by_policy and (line.seconds, line.stop_after) in spent):
-            for end in log.batch_starts[1:]:  # the end of each batch except the last, which may be incomplete
-                if end < min(trials, self.trials) and (ended := self.reason_to_end(log, end)):
-                    return log.truncate(end, ended)
-        return log if trials <= self.trials else log.truncate(self.trials)
+        for end in log.batch_starts[1:]:  # the end of each batch except the last, which may be incomplete
+            if end < self.trials and (ended := self.reason_to_end(log, end)):
+                return log.truncate(end, ended)
+        return log if len(log.costs) <= self.trials else log.truncate(self.trials)

@@ -30,7 +30,8 @@ from ..space import Config
 from ..stats.random_search import RandomDraws
 from ..workload import Workload, parse_workload, restore_workload
 
-FORMAT_VERSION = "1.2"
+MINOR_VERSION = 2
+FORMAT_VERSION = f"1.{MINOR_VERSION}"
 """The version of the log format; see docs/design/log-format.md.
 
 Logs with a later minor version can be read, but not continued: their unknown fields and kinds of lines are ignored.
@@ -173,7 +174,7 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     @property
     def has_newer_format(self) -> bool:
         """Whether the log's format is newer than this version's, so that it may contain unknown fields and lines."""
-        return (parse_minor_version(self.searchlab_log) or 0) > (parse_minor_version(FORMAT_VERSION) or 0)
+        return (parse_minor_version(self.searchlab_log) or 0) > MINOR_VERSION
 
     @property
     def is_table(self) -> bool:

@@ -78,11 +78,8 @@ def _make_trial_columns(logs: Sequence[Columns], log_indices: Array, missing: fl
         "failure": pd.Categorical.from_codes(failures, pd.Index(kinds)),
         "reused": np.concatenate([log.reused for log in logs]),
     }
-    index_by_text: dict[bytes, int] = {}
-    config_indices = np.array(
-        [index_by_text.setdefault(text, len(index_by_text)) for log in logs for text in log.configs.tolist()], np.int32
-    )
-    configs = [msgspec.json.decode(text) for text in index_by_text]
+    config_indices, config_texts = pd.factorize(np.concatenate([log.configs for log in logs]))
+    configs = [msgspec.json.decode(text) for text in config_texts]
     for name in dict.fromkeys(name for config in configs for name in config):
         columns[f"config.{name}"] = _take_values([config.get(name, missing) for config in configs], config_indices)
     return columns

@@ -23,7 +23,7 @@ from ..errors import MAX_TEXT_LENGTH, SearchlabError, warn
 from ..files import check_unpacked, find_files, read_bytes, read_each
 from ..parquet import PARQUET
 from ..schema import UNREADABLE, drop_unknown_keys
-from .format import FORMAT_VERSION, Changed, Ended, Final, Header, Log, Record, parse_minor_version
+from .format import Changed, Ended, Final, Header, Log, Record, parse_minor_version
 from .table import decode_table, extract_header_bytes
 
 T = TypeVar("T")
@@ -103,9 +103,9 @@ def _scan_table_lines(path: Path, log_bytes: bytes) -> Iterator[Line]:
             yield Line(record.index + 2, b"", record, _find_problem(record, batch_number))
             batch_number = max(batch_number, record.batch or 0)
         header = header_line.content
-        minor = parse_minor_version(header.searchlab_log) if isinstance(header, Header) else None
+        is_newer = isinstance(header, Header) and header.has_newer_format
         for number, line in enumerate(msgspec.json.decode(other_lines, type=list[msgspec.Raw]), len(records) + 2):
-            content, ignored_fields = _decode_known_fields(bytes(line), Final | Ended | Changed, minor or 0)
+            content, ignored_fields = _decode_known_fields(bytes(line), Final | Ended | Changed, is_newer)
             if not isinstance(content, UnknownLine):
                 _check_follows(content, min(content.trials, len(records)))
             yield Line(number, bytes(line), content, ignored_fields=ignored_fields)
@@ -117,16 +117,15 @@ def _scan_json_lines(log_bytes: bytes) -> Iterator[Line]:
     *lines, incomplete_line = log_bytes.split(b"\n")
     next_trial = 0
     damaged_count = 0  # the number of damaged lines since the last trial, each of which may be a trial
-    batch_number = minor = -1
+    batch_number, is_newer = -1, False
     for number, line_bytes in enumerate(lines, 1):
         if number == 1:
             header_line = decode_header_line(line_bytes)
-            if isinstance(header_line.content, Header):
-                minor = parse_minor_version(header_line.content.searchlab_log) or 0
+            is_newer = isinstance(header_line.content, Header) and header_line.content.has_newer_format
             yield header_line
             continue
         try:
-            content, ignored_fields = _decode_line(line_bytes, minor)
+            content, ignored_fields = _decode_line(line_bytes, is_newer)
             if isinstance(content, Final | Ended | Changed):
                 _check_follows(content, next_trial)
         except UNREADABLE as error:
@@ -158,23 +157,23 @@ def _find_problem(record: Record, batch_number: int) -> str:
     return ""
 
 
-def _decode_line(line_bytes: bytes, minor: int) -> tuple[Any, tuple[str, ...]]:
-    """Decode a line that follows the header of a log with this minor version; see :func:`_decode_known_fields`."""
+def _decode_line(line_bytes: bytes, is_newer: bool) -> tuple[Any, tuple[str, ...]]:
+    """Decode a line that follows the header; see :func:`_decode_known_fields`."""
     try:
         return _LINE_DECODER.decode(line_bytes), ()
     except msgspec.ValidationError:
-        return _decode_known_fields(line_bytes, _LineAfterHeader, minor)
+        return _decode_known_fields(line_bytes, _LineAfterHeader, is_newer)
 
 
-def _decode_known_fields(line_bytes: bytes, line_type: Any, minor: int) -> tuple[Any, tuple[str, ...]]:
+def _decode_known_fields(line_bytes: bytes, line_type: Any, is_newer: bool) -> tuple[Any, tuple[str, ...]]:
     """Decode ``line_bytes`` as ``line_type``, ignoring unknown fields, for each of which a clause is returned.
 
-    If ``minor``, the minor version of the log's format, is newer, a line may be of an unknown kind. Raises the errors
-    in ``UNREADABLE``.
+    If ``is_newer``, that is if the log's format is newer, a line may be of an unknown kind. Raises the errors in
+    ``UNREADABLE``.
     """
     fields = msgspec.json.decode(line_bytes)
     name = fields.get("kind") if isinstance(fields, dict) else None
-    if minor > (parse_minor_version(FORMAT_VERSION) or 0) and isinstance(name, str) and name not in LINE_KINDS:
+    if is_newer and isinstance(name, str) and name not in LINE_KINDS:
         return UnknownLine(name), ()
     known_fields, ignored_fields = drop_unknown_keys(fields, line_type)
     return msgspec.convert(known_fields, line_type), ignored_fields

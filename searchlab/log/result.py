@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,16 +39,14 @@ class Best:
 
     Attributes:
         trial: The trial.
-        gflops: The latest throughput, in the log's unit, or the inverse cost of a value. If :attr:`retimed`, the trial
-            was measured as a finalist.
-        seconds: The latest median time of one execution, in seconds.
+        seconds: The latest median time of one execution, in seconds. If :attr:`retimed`, the trial was measured as a
+            finalist.
         tied: The other finalists within the winner's noise, or None if there are no finalists; see
             :func:`~searchlab.log.reliability.find_winner`.
         result: The run.
     """
 
     trial: Trial
-    gflops: float
     seconds: float
     tied: tuple[Trial, ...] | None
     result: Result = field(repr=False, compare=False)
@@ -61,6 +60,11 @@ class Best:
     @property
     def config(self) -> Config:
         return self.trial.config
+
+    @property
+    def gflops(self) -> float:
+        """The latest throughput, in the log's unit, or the inverse cost of a value."""
+        return self.result.log.flops / self.seconds / 1e9
 
     @property
     def retimed(self) -> bool:
@@ -115,24 +119,20 @@ class Result:
         index, seconds, tied = find_best_trial(self.log.costs, self.log.final)
         trials = self.log.trials
         tied_trials = None if tied is None else tuple(trials[i] for i in tied)
-        return Best(trials[index], self.log.flops / seconds / 1e9, seconds, tied_trials, self)
+        return Best(trials[index], seconds, tied_trials, self)
 
-    @property
+    @cached_property
     def workload(self) -> Workload:
         """The run's workload. If necessary, it is created from the log, in the same way as :attr:`space`."""
         return workload_of(self.log.header, self.log.path) if self._space is None else self._space.workload
 
-    @property
+    @cached_property
     def space(self) -> Space:
         """The run's space. If necessary, it is created from the log, which imports its plug-in and TVM.
 
         Raises SearchlabError if the plug-in is not registered, except within :func:`~searchlab.plugins.trust_plugins`.
         """
-        if self._space is not None:
-            return self._space
-        object.__setattr__(self, "_space", self.space_of(self.workload))
-        assert self._space is not None
-        return self._space
+        return self.space_of(self.workload) if self._space is None else self._space
 
     def space_of(self, workload: Workload) -> Space:
         """Return a new space for ``workload``, which must be the log's workload; see :attr:`space`."""

@@ -137,11 +137,8 @@ class ConfinedReplayer(Replayer):
             self.missing_protections.append("without user namespaces, the code may have used the network")
         return self
 
-    def replay_run(self, trajectories: Trajectories, table_name: str, seed: int) -> Trajectory:
-        return self.rerun(trajectories, table_name, seed, None)
-
-    def rerun(
-        self, trajectories: Trajectories, table_name: str, seed: int, shuffled_positions: Ints | None
+    def replay_run(
+        self, trajectories: Trajectories, table_name: str, seed: int, shuffled_positions: Ints | None = None
     ) -> Trajectory:
         """Run the bundle's strategy. Config i is told the measurement of config ``shuffled_positions[i]``, if not None.
 
@@ -352,7 +349,7 @@ def _run_blind(
         result, name = cases[index]
         recorded_table = recorded_tables[name]
         seed, shuffled_positions = int(rng.integers(1 << 31)), rng.permutation(len(recorded_table.log.costs))
-        trajectory = replayer.rerun(result, name, seed, shuffled_positions)
+        trajectory = replayer.replay_run(result, name, seed, shuffled_positions)
         blind_runs = TableRuns(recorded_table.table.digest, (trajectory,))
         blind_result = msgspec.structs.replace(result, tables={name: blind_runs})
         yield _BlindRun(

@@ -34,7 +34,7 @@ def verify_suite(suite: Suite, on_step: OnStep, seconds: float | None) -> bool:
     Baselines are replayed for ``seconds``, with at least one run of each, or completely if ``seconds`` is None.
     """
     manifest = read_manifest(suite)
-    recorded_tables = [RecordedTable(table) for table in suite.tables]
+    recorded_tables = RecordedTables(suite)
     is_correct = True
 
     def report_step(description: str, problems: list[str]) -> None:
@@ -46,12 +46,12 @@ def verify_suite(suite: Suite, on_step: OnStep, seconds: float | None) -> bool:
     report_step("the split", _find_split_problems(suite, manifest))
     for noun, find_problems in (("tables", _find_table_problems), ("cards", _find_card_problems)):
         problems: list[str] = []
-        for recorded_table in recorded_tables:
+        for table in suite.tables:
             try:
-                problems += find_problems(recorded_table)
+                problems += find_problems(recorded_tables[table.entry.name])
             except SearchlabError as error:
                 problems.append(str(error))
-        report_step(f"{len(recorded_tables)} {noun}", problems)
+        report_step(f"{len(suite.tables)} {noun}", problems)
     try:
         baseline_runs = read_baselines(suite)
     except SearchlabError as error:
@@ -59,7 +59,7 @@ def verify_suite(suite: Suite, on_step: OnStep, seconds: float | None) -> bool:
         return False
     report_step(
         f"{len(baseline_runs)} baselines",
-        [problem for baseline in baseline_runs for problem in _find_run_problems(suite, baseline)],
+        [problem for baseline in baseline_runs for problem in _find_run_problems(recorded_tables, baseline)],
     )
     if baseline_runs and is_correct:
         replay_result = replay(suite, baseline_runs, digest=digest_of(suite.directory / MANIFEST_FILE), seconds=seconds)
@@ -85,7 +85,7 @@ def verify_result(
     """
     result = read_trajectories(result_dir / RESULT_FILE_NAME)
     suite = find_suite(suite_path or result.suite).select_split(None)
-    problems = _find_run_problems(suite, result)
+    problems = _find_run_problems(RecordedTables(suite), result)
     on_step(f"the runs of {result.strategy} over {len(result.tables)} tables of {suite.name}", problems)
     if problems:
         return False
@@ -156,8 +156,8 @@ def _find_card_problems(recorded_table: RecordedTable) -> list[str]:
     return [] if is_correct else [f"{card_name} does not match its table; run `searchlab suite seal` to rewrite it"]
 
 
-def _find_run_problems(suite: Suite, trajectories: Trajectories) -> list[str]:
-    problems, recorded_tables = [], RecordedTables(suite)
+def _find_run_problems(recorded_tables: RecordedTables, trajectories: Trajectories) -> list[str]:
+    problems = []
     for name in trajectories.tables:
         try:
             for run in trajectories.runs_on(recorded_tables[name].table).runs:
