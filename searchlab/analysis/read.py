@@ -12,7 +12,7 @@ from ..files import find_files
 from ..log.budget import UNLIMITED, Budget
 from ..log.cache import read_logs
 from ..log.columns import Columns
-from ..log.format import Log, workload_name
+from ..log.format import workload_name
 from ..log.lease import is_locked
 from ..log.plan import PLAN_FILE_NAME, Claim, read_plan
 from ..log.read import LOG_SUFFIXES, find_logs
@@ -102,7 +102,7 @@ def read_planned_claims(*where: Path) -> list[Claim]:
 
 
 def group_runs(
-    named_logs: Iterable[tuple[Columns | Log, str]],
+    named_logs: Iterable[tuple[Columns, str]],
     running: Collection[str] = (),
     by: By | None = None,
     not_started_count: int = 0,
@@ -118,12 +118,7 @@ def group_runs(
     Raises:
         SearchlabError: If the logs are not comparable; see :func:`read_runs`.
     """
-    labelled_logs = [
-        (_name_workload(log), log, log_name)
-        for log, log_name in (
-            (Columns.from_log(log) if isinstance(log, Log) else log, log_name) for log, log_name in named_logs
-        )
-    ]
+    labelled_logs = [(_name_workload(log), log, log_name) for log, log_name in named_logs]
     if by is None:
         is_limited = [log.ended is not None and log.ended.seconds is not None for _, log, _ in labelled_logs]
         by = "seconds" if is_limited and all(is_limited) else "trials"

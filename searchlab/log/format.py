@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import re
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from operator import attrgetter
@@ -384,15 +383,6 @@ class Ended(
         return "the policy had nothing more to propose"
 
 
-def version_spans(header: Header, changes: Sequence[Changed]) -> list[tuple[int, dict[str, str]]]:
-    """Return the versions of the libraries in a log, each time with the first trial to which they apply."""
-    spans = [(0, header.versions)]
-    for change in changes:
-        if change.versions != spans[-1][1]:
-            spans.append((change.trials, change.versions))
-    return spans
-
-
 def workload_of(header: Header, path: Path = Path("the log")) -> Workload:
     """Return the workload in ``header``, which is the header of the log at ``path``. See :func:`restore_workload`."""
     content = header.computation.content if header.computation else ""
@@ -479,7 +469,16 @@ class LoggedTrials:
     @property
     def versions(self) -> dict[str, str]:
         """The versions of the libraries with which the last trials were proposed."""
-        return self.changes[-1].versions if self.changes else self.header.versions
+        return self.version_spans[-1][1]
+
+    @property
+    def version_spans(self) -> list[tuple[int, dict[str, str]]]:
+        """The versions of the libraries, each time with the first trial to which they apply."""
+        spans = [(0, self.header.versions)]
+        for change in self.changes:
+            if change.versions != spans[-1][1]:
+                spans.append((change.trials, change.versions))
+        return spans
 
 
 @dataclass(frozen=True)

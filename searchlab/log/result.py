@@ -200,7 +200,7 @@ class Result:
 
     def _repr_html_(self) -> str:
         log, header = self.log, self.log.header
-        trials, failures = _count_trials(log)
+        trials, failures = len(log.records), _count_failures(log)
         facts: dict[str, object] = {
             "workload": header.workload,
             "space": header.space_name,
@@ -213,7 +213,7 @@ class Result:
         }
         if np.isfinite(log.costs).any():
             best = self.best
-            retimed = ", timed again at the end" * best.retimed
+            retimed = ", timed again at the end" if best.retimed else ""
             facts["best"] = f"{format_speed(best.gflops, log.unit)} in trial {best.trial.index}{retimed}"
         return html_definitions({name: value for name, value in facts.items() if value != ""}, caption=header.name)
 
@@ -248,21 +248,21 @@ class Results(list[Result]):
         for (workload, space, strategy), logs in list(groups.items())[:_MAX_ROWS]:
             lowest = min((float(log.costs.min()) for log in logs if log.records), default=np.inf)
             best = format_speed(logs[0].flops / lowest / 1e9, logs[0].unit) if np.isfinite(lowest) else "no success yet"
-            trials, failures = (sum(counts) for counts in zip(*map(_count_trials, logs), strict=True))
-            rows.append((workload, space, strategy, len(logs), trials, failures, best))
-        hidden_rows = len(groups) - len(rows)
-        more = f"; {hidden_rows} more rows are not shown; use to_frame()" if hidden_rows else ""
+            trial_count, failure_count = sum(len(log.records) for log in logs), sum(map(_count_failures, logs))
+            rows.append((workload, space, strategy, len(logs), trial_count, failure_count, best))
+        caption = "1 run" if len(self) == 1 else f"{len(self)} runs"
+        if hidden_rows := len(groups) - len(rows):
+            caption += f"; {hidden_rows} more rows are not shown; use to_frame()"
         columns = ("workload", "space", "strategy", "runs", "trials", "failed", "best as trial")
-        return html_table(columns, rows, caption=f"{len(self)} run{'s' * (len(self) != 1)}{more}")
+        return html_table(columns, rows, caption=caption)
 
 
 _MAX_ROWS = 50
 """The maximum number of rows that a notebook shows for Results."""
 
 
-def _count_trials(log: Log) -> tuple[int, int]:
-    """Return the number of trials, and the number of failed trials."""
-    return len(log.records), sum(record.failure is not None for record in log.records)
+def _count_failures(log: Log) -> int:
+    return sum(record.failure is not None for record in log.records)
 
 
 @checks_arguments

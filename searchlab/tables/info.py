@@ -21,7 +21,7 @@ from rich.text import Text
 from ..analysis.words import counted
 from ..arrays import Floats
 from ..console import format_speed
-from ..log.format import TABLE_LABEL, Log, Passes, version_spans
+from ..log.format import TABLE_LABEL, Log, Passes
 from ..log.reliability import measure_noise
 from ..units import VALUES, convert_throughput
 from .landscape import Landscape, percent
@@ -219,7 +219,7 @@ def named_values(values: dict[str, Any]) -> str:
 
 def versions_text(log: Log) -> str:
     """Return the versions of the libraries that a log records, for the trials before and after each change."""
-    (_, first), *later = version_spans(log.header, log.changes)
+    (_, first), *later = log.version_spans
     return ", then ".join(
         [named_values(first), *(f"from trial {trial} on {named_values(versions)}" for trial, versions in later)]
     )

@@ -20,7 +20,7 @@ from markupsafe import Markup
 
 from ...console import format_speed
 from ...errors import encodable
-from ...log.format import DEFAULT_CONFIG_MARKER, Header, version_spans
+from ...log.format import DEFAULT_CONFIG_MARKER, Header
 from ...log.plan import read_study_copies
 from ...plugins import Plugin
 from ..charts.vegalite import COLOURS, Chart, LineStyles, bundle_javascript, extract_data
@@ -323,7 +323,7 @@ def describe_measurement(runs: Sequence[LoggedRun]) -> list[tuple[str, str]]:
 
 def _format_versions(run: LoggedRun) -> str:
     """Return the versions of the libraries, for the trials before and after each change of versions."""
-    spans = version_spans(run.log.header, run.log.changes)
+    spans = run.log.version_spans
     if len(spans) == 1:
         return _format_mapping(run.log.header.versions)
     return ", then ".join(f"from trial {trial} on {_format_mapping(versions)}" for trial, versions in spans)
