@@ -24,6 +24,7 @@ from ..analysis.verdict import DIGITS, WORDS, format_effect, format_signed
 from ..analysis.words import counted, format_number, format_p, listed
 from ..errors import SearchlabError
 from ..files import real_path
+from ..log.budget import UNLIMITED, Budget
 from ..log.columns import Columns
 from ..measure.suite import Suite, find_suite
 from ..plugins import Plugin
@@ -148,10 +149,11 @@ def group_suite_runs(
         for table in suite.tables:
             recorded_table = recorded_tables[table.entry.name]
             limit = parse_difficulty(trials, recorded_table.log.costs) if isinstance(trials, str) else trials
+            budget = Budget(UNLIMITED if limit is None else limit)
             for result in all_results:
                 if table.entry.name in result.tables:
                     runs = [run for run in result.runs_on(table).runs if run.seed in seeds]
-                    yield from (recorded_table.make_columns(result, run, limit) for run in runs)
+                    yield from (budget.truncate(recorded_table.make_columns(result, run)) for run in runs)
 
     return group_runs((log, log.path.as_posix()) for log in iterate_columns())
 

@@ -190,14 +190,9 @@ class RecordedTable:
                 f"{run_title} repeats a config, or contains more than {trajectories.trials}; fetch the file again"
             )
 
-    def make_columns(self, trajectories: Trajectories, run: Trajectory, trial_count: int | None = None) -> Columns:
-        """Return the columns of the log of ``run``, or of its first ``trial_count`` trials.
-
-        Raises SearchlabError if ``run`` is not a run over this table.
-        """
+    def make_columns(self, trajectories: Trajectories, run: Trajectory) -> Columns:
+        """Return the columns of the log of ``run``. Raises SearchlabError if it is not a run over this table."""
         self.check_run(trajectories, run)
-        if trial_count is not None:
-            run = Trajectory(run.seed, run.configs[:trial_count], run.ended and len(run.configs) <= trial_count)
         table_header, table_runs = self.log.header, trajectories.tables[self.table.entry.name]
         header = Header(
             workload=table_header.workload,
@@ -221,13 +216,12 @@ class RecordedTable:
             contrasts=trajectories.contrasts,
         )
         positions = np.array(run.configs, dtype=np.int64)
-        ended = Ended(trials=len(positions)) if run.ended else None
         return replace(
             self.columns.take(positions),
             path=Path(self.table.entry.name, trajectories.strategy, f"seed{run.seed}"),
             header=header,
             batch_numbers=np.arange(len(positions), dtype=np.int32) // trajectories.batch,
-            ended=ended,
+            ended=Ended(trials=len(positions)) if run.ended else None,
         )
 
 
