@@ -345,9 +345,11 @@ def _find_code_problems(bundle: Bundle) -> Iterator[str]:
         if reference.partition(":")[0].partition(".")[0] not in modules:
             yield f"it refers to the code {escape_to_one_line(reference)!r}, which is not in its source"
     for result in bundle.results.values():
-        for kind, plugin in ((POLICIES, result.policy), (COST_MODELS, result.cost_model)):
-            name = bundle.submission.resolve_plugin(plugin).name if plugin else ":"
-            entry_point = kind.entry_points_by_name().get(name)
+        for registry, plugin in ((POLICIES, result.policy), (COST_MODELS, result.cost_model)):
+            if plugin is None:
+                continue
+            name = bundle.submission.resolve_plugin(plugin).name
+            entry_point = registry.entry_points_by_name().get(name)
             package = entry_point.dist if entry_point else None
             if ":" not in name and (package is None or package.name != "searchlab"):
                 yield f"it uses {escape_to_one_line(name)!r}, which is neither part of searchlab nor in its source"

@@ -179,7 +179,7 @@ def against_baselines(result: str | Path, suite_path: str = "") -> tuple[Compare
     """
     new_result = read_results([Path(result)])[0]
     suite = find_suite(suite_path or new_result.suite).select_split(None)
-    seeds = {run.seed for runs in new_result.tables.values() for run in runs.runs}
+    seeds = {run.seed for _, run in new_result.named_runs}
     part = restrict_to_runs(suite, new_result)
     return group_suite_runs(part, [new_result], read_baselines(suite), seeds), new_result.strategy
 

@@ -164,12 +164,12 @@ class ConfinedReplayer(Replayer):
         timer.start()
         try:
             reply = self._exchange(request)
-            while reply.ended is None and not (problem := problem or reply.error):
+            while reply.ended is None and not reply.error:
                 proposals = [recorded_table.positions_by_config.get(Config(values), -1) for values in reply.configs]
                 if min(proposals, default=-1) < 0 or len({*positions, *proposals}) < len(positions) + len(proposals):
                     problem = "it proposes a config that is not in the table, or one twice"
-                    reply = self._exchange(None)  # ends the run
-                    continue
+                    self._exchange(None)  # ends the run
+                    break
                 positions += proposals
                 told_positions = proposals if shuffled_positions is None else shuffled_positions[proposals].tolist()
                 measurements = measurer.measure(space_choice.space, [configs[position] for position in told_positions])
@@ -179,7 +179,7 @@ class ConfinedReplayer(Replayer):
             timer.cancel()
         for path in self._folder.iterdir():  # nothing is remembered for the next run
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-        if problem:
+        if problem := problem or reply.error:
             raise SearchlabError(f"{run_title}: {problem}")
         return Trajectory(seed, tuple(positions), bool(reply.ended))
 
@@ -247,8 +247,7 @@ def verify_submission(path: Path, on_step: OnStep, seconds: float | None, suite_
     authors = escape_to_one_line(listed(submission.authors))
     on_step(f"the data of {escape_to_one_line(submission.name)} by {authors}, without executing anything", problems)
     results = list(bundle.results.values())
-    run_counts = [len(table_runs.runs) for result in results for table_runs in result.tables.values()]
-    result, unchecked = ReplayResult(0, sum(run_counts), [], 0), list[str]()
+    result, unchecked = ReplayResult(0, sum(len(result.named_runs) for result in results), [], 0), list[str]()
     if not problems:
         if bundle.code_references and not trusts():
             raise SearchlabError(

@@ -206,7 +206,7 @@ def make_bundle_publication(path: Path, suite_path: str = "") -> Publication:
     result = bundle.results.get("test") or bundle.results["dev"]
     suite_part = suite.select_split("test" if "test" in bundle.results else "dev")
     baseline_runs = read_baselines(suite, choose_baselines(suite))
-    seeds = {run.seed for table_runs in result.tables.values() for run in table_runs.runs}
+    seeds = {run.seed for _, run in result.named_runs}
     return Publication(
         f"{submission.name} on {submission.suite}",
         [f"searchlab suite verify {path.name} --all --trust  # runs the code below"],

@@ -266,11 +266,7 @@ def _draw_cases(strategies: Sequence[Trajectories], digest: str) -> Iterator[Run
     rng = np.random.default_rng(int(digest[:16], 16))
     queues = []
     for trajectories in strategies:
-        cases = [
-            RunToReplay(trajectories, name, run)
-            for name, table_runs in trajectories.tables.items()
-            for run in table_runs.runs
-        ]
+        cases = [RunToReplay(trajectories, name, run) for name, run in trajectories.named_runs]
         queues.append([cases[i] for i in rng.permutation(len(cases))])
     for position in range(max(map(len, queues), default=0)):
         yield from (queue[position] for queue in queues if position < len(queue))

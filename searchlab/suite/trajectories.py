@@ -111,6 +111,11 @@ class Trajectories(msgspec.Struct, frozen=True, kw_only=True):
         """The policy and, if there is one, the cost model."""
         return [plugin for plugin in (self.policy, self.cost_model) if plugin]
 
+    @property
+    def named_runs(self) -> list[tuple[str, Trajectory]]:
+        """All runs, each with the name of its table."""
+        return [(name, run) for name, table_runs in self.tables.items() for run in table_runs.runs]
+
     def runs_on(self, table: SuiteTable) -> TableRuns:
         """Return the runs over ``table``. Raises SearchlabError if there are none or if they used a different file."""
         name = table.entry.name
@@ -311,11 +316,7 @@ def _combine_logs(recorded_tables: RecordedTables, logs: Sequence[Columns]) -> T
 
 def write_trajectories(path: Path, trajectories: Trajectories) -> None:
     """Write ``trajectories`` to a file; equal ones yield equal bytes. Raises SearchlabError if writing fails."""
-    rows = [
-        (name, *msgspec.structs.astuple(run))
-        for name, table_runs in trajectories.tables.items()
-        for run in table_runs.runs
-    ]
+    rows = [(name, *msgspec.structs.astuple(run)) for name, run in trajectories.named_runs]
     columns = {
         name: make_array([row[position] for row in rows], *types)
         for position, (name, types) in enumerate(_COLUMN_TYPES.items())
