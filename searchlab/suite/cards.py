@@ -8,9 +8,8 @@ from typing import Any
 
 import msgspec
 
-from ..arrays import Floats
-from ..log.read import read_log
 from ..measure.suite import SuiteTable, read_suite
+from ..space import Config
 from ..stats.random_search import count_draws_needed, difficulty, expected_best, expected_draws
 from ..tables.info import NEAR_FRACTIONS, TableInfo, date_of, named_values, versions_text
 from .trajectories import RecordedTable
@@ -96,14 +95,16 @@ class TableCard:
         """
         if not self.table.is_imported:
             return {}
-        own_positions, own_costs = _index_by_config(self.table)
-        best_config = min(own_positions, key=lambda text: own_costs[own_positions[text]])
+        log, configs = self.recorded_table.log, self.recorded_table.positions_by_config.keys()
+        best_config = Config(log.records[int(log.costs.argmin())].config)
         ratios = {}
         for table in read_suite(self.table.directory).tables:
             if table.entry.family == self.table.entry.family and table.entry != self.table.entry:
-                positions, table_costs = _index_by_config(table)
-                if positions.keys() == own_positions.keys():
-                    ratios[table.entry.name] = float(table_costs.min() / table_costs[positions[best_config]])
+                other_table = RecordedTable(table)
+                if other_table.positions_by_config.keys() == configs:
+                    costs = other_table.log.costs
+                    best_cost = costs[other_table.positions_by_config[best_config]]
+                    ratios[table.entry.name] = float(costs.min() / best_cost)
         return ratios
 
     def _make_random_search_rows(self) -> dict[str, str]:
@@ -121,12 +122,3 @@ class TableCard:
             draw_count = difficulty(self.recorded_table.log.costs)
             rows_by_title["difficulty: random draws for 95 % of the way from the median"] = f"{draw_count:.1f} expected"
         return rows_by_title
-
-
-def _index_by_config(table: SuiteTable) -> tuple[dict[bytes, int], Floats]:
-    """Return the index of each config (JSON with sorted knobs) in an imported table, and all costs in seconds."""
-    log = read_log(table.path)
-    positions = {
-        msgspec.json.encode(record.config, order="sorted"): position for position, record in enumerate(log.records)
-    }
-    return positions, log.costs
