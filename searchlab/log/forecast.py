@@ -86,7 +86,8 @@ def forecast(statuses: Sequence[RunStatus]) -> list[Forecast]:
         candidate_sums = [sums_by_key[candidate_key] for candidate_key in (key, key[:2], ())]
         group_sums = next((sums for sums in candidate_sums if sums[-1]), None)  # of those that contain trials
         estimates = [_estimate_remainder(status, group_sums) for status in group if not status.is_complete]
-        trials, seconds = (math.fsum(part) for part in zip((0.0, 0.0), *estimates, strict=True))
+        trials = math.fsum(trials for trials, _ in estimates)
+        seconds = math.fsum(seconds for _, seconds in estimates)
         forecasts.append(
             Forecast(
                 *key,

@@ -34,7 +34,7 @@ from ..log.budget import Budget
 from ..machine.host import library_versions
 from ..machine.scratch import ScratchFolder
 from ..measure.isolation import become_subreaper, confine, kill_children
-from ..measure.suite import Suite, find_installed_suites, find_suite
+from ..measure.suite import find_installed_suites, find_suite
 from ..measure.table import TableSettings
 from ..plugins import Plugin, search_path, trust_plugins, trusts
 from ..records import Measurement, Trial
@@ -91,18 +91,21 @@ class ConfinedReplayer(Replayer):
     """Replays the runs of a bundle in processes that run its code.
 
     Attributes:
+        bundle: The bundle.
         missing_protections: What the processes are not prevented from, in sentences.
     """
 
-    def __init__(self, suite: Suite, bundle: Bundle, extra_variables: Mapping[str, str] | None = None) -> None:
-        super().__init__(suite)
-        self._bundle, self._extra_variables = bundle, extra_variables or {}
+    def __init__(
+        self, recorded_tables: RecordedTables, bundle: Bundle, extra_variables: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(recorded_tables)
+        self.bundle, self._extra_variables = bundle, extra_variables or {}
         self.missing_protections: list[str] = []
 
     def __enter__(self) -> ConfinedReplayer:
         super().__enter__()
         self._source_dir = Path(self._exit_stack.enter_context(ScratchFolder()))
-        for name, content in self._bundle.source_files.items():
+        for name, content in self.bundle.source_files.items():
             write_file(self._source_dir / name, content, under=self._source_dir)
         home_dir = str(self._folder)
         variables = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
@@ -122,10 +125,9 @@ class ConfinedReplayer(Replayer):
             cwd=home_dir,
         )
         self._exit_stack.callback(self._end_process)
-        hidden_directories = [
-            str(path) for path in {self._suite.directory.resolve(), *find_installed_suites().values()}
-        ]
-        spaces = sorted({table.plugin.name for table in self._suite.tables if ":" not in table.plugin.name})
+        suite = self.recorded_tables.suite
+        hidden_directories = [str(path) for path in {suite.directory.resolve(), *find_installed_suites().values()}]
+        spaces = sorted({table.plugin.name for table in suite.tables if ":" not in table.plugin.name})
         reply = self._exchange(
             {"source": str(self._source_dir), "writable": home_dir, "hidden": hidden_directories, "spaces": spaces}
         )
@@ -144,9 +146,9 @@ class ConfinedReplayer(Replayer):
 
         Raises SearchlabError if the strategy fails or breaks its contract.
         """
-        recorded_table = self._recorded_tables[table_name]
+        recorded_table = self.recorded_tables[table_name]
         space_choice, measurer = self._open_table(table_name)
-        submission = self._bundle.submission
+        submission = self.bundle.submission
         run_title = f"{trajectories.strategy} over {recorded_table.table.name} with seed {seed}"
         cost_model = trajectories.cost_model
         strategy = msgspec.structs.replace(
@@ -190,7 +192,8 @@ class ConfinedReplayer(Replayer):
             return str(error)
 
     def replay_without_avx512(self, cases: Sequence[RunToReplay], features: Sequence[str]) -> list[str]:
-        with ConfinedReplayer(self._suite, self._bundle, {NUMPY_FEATURES_VARIABLE: " ".join(features)}) as replayer:
+        variables = {NUMPY_FEATURES_VARIABLE: " ".join(features)}
+        with ConfinedReplayer(self.recorded_tables, self.bundle, variables) as replayer:
             return [replayer.describe_difference(case) for case in cases]
 
     def _exchange(self, message: Any) -> _Reply:
@@ -255,13 +258,13 @@ def verify_submission(path: Path, on_step: OnStep, seconds: float | None, suite_
                 f"({listed(bundle.code_references)}); read its source, then add --trust: it runs without a network, "
                 f"and reads only itself and libraries"
             )
-        with ConfinedReplayer(suite, bundle) as replayer:
+        with ConfinedReplayer(RecordedTables(suite), bundle) as replayer:
             result = replayer.replay(results, bundle.digest, seconds)
             problems += result.problems
             on_step(result.describe("runs, each in a process that cannot read the tables"), result.problems)
             unchecked += replayer.missing_protections
             if not problems:
-                refusals, limitations = _test_foreknowledge(replayer, bundle, suite, seconds and seconds / 2)
+                refusals, limitations = _test_foreknowledge(replayer, seconds and seconds / 2)
                 on_step("what the policy proposes when it is told shuffled measurements", refusals)
                 problems += refusals
                 unchecked += limitations
@@ -293,9 +296,7 @@ class _BlindRun(NamedTuple):
     variance: float
 
 
-def _test_foreknowledge(
-    replayer: ConfinedReplayer, bundle: Bundle, suite: Suite, seconds: float | None
-) -> tuple[list[str], list[str]]:
+def _test_foreknowledge(replayer: ConfinedReplayer, seconds: float | None) -> tuple[list[str], list[str]]:
     """Test whether a strategy finds good configs although it is told the measurements of others.
 
     Each config is told the measurement of another one, so that what a strategy learns is worthless: on the real table,
@@ -304,13 +305,14 @@ def _test_foreknowledge(
     Returns:
         The reasons to refuse the strategy, and what could not be checked.
     """
-    if RANDOM not in suite.baseline_paths:
+    recorded_tables, bundle = replayer.recorded_tables, replayer.bundle
+    if RANDOM not in recorded_tables.suite.baseline_paths:
         return [], [f"the suite has no baseline {RANDOM!r} with which to tell whether the policy knows the tables"]
-    recorded_tables, (random,) = RecordedTables(suite), read_baselines(suite, [RANDOM])
+    [random] = read_baselines(recorded_tables.suite, [RANDOM])
     table_names = {name for result in bundle.results.values() for name in result.tables if name in random.tables}
     random_areas = {name: recorded_tables[name].compute_areas(random) for name in table_names}
     try:
-        blind_runs = list(_run_blind(replayer, bundle, recorded_tables, random_areas, seconds))
+        blind_runs = list(_run_blind(replayer, random_areas, seconds))
     except SearchlabError as error:
         return [f"told shuffled measurements, {error}"], []
     if not blind_runs:
@@ -329,24 +331,22 @@ def _test_foreknowledge(
 
 
 def _run_blind(
-    replayer: ConfinedReplayer,
-    bundle: Bundle,
-    recorded_tables: RecordedTables,
-    random_areas: Mapping[str, Floats],
-    seconds: float | None,
+    replayer: ConfinedReplayer, random_areas: Mapping[str, Floats], seconds: float | None
 ) -> Iterator[_BlindRun]:
     """Yield runs over the tables in ``random_areas``, in random order, until ``seconds`` have passed.
 
     Raises SearchlabError if a run fails.
     """
-    start_time, rng = time.monotonic(), np.random.default_rng(int(bundle.digest[:16], 16))
-    cases = [(result, name) for result in bundle.results.values() for name in result.tables if name in random_areas]
+    start_time, rng = time.monotonic(), np.random.default_rng(int(replayer.bundle.digest[:16], 16))
+    cases = [
+        (result, name) for result in replayer.bundle.results.values() for name in result.tables if name in random_areas
+    ]
     indices = [index for _ in range(BLIND_ROUNDS) for index in rng.permutation(len(cases))]
     for number, index in enumerate(indices):
         if seconds is not None and number and time.monotonic() - start_time > seconds:
             return
         result, name = cases[index]
-        recorded_table = recorded_tables[name]
+        recorded_table = replayer.recorded_tables[name]
         seed, shuffled_positions = int(rng.integers(1 << 31)), rng.permutation(len(recorded_table.log.costs))
         trajectory = replayer.replay_run(result, name, seed, shuffled_positions)
         blind_runs = TableRuns(recorded_table.table.digest, (trajectory,))

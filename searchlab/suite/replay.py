@@ -78,9 +78,8 @@ class ReplayResult:
 class Replayer:
     """A context manager that replays runs over a suite's tables, because a measurer may own processes."""
 
-    def __init__(self, suite: Suite) -> None:
-        self._suite = suite
-        self._recorded_tables = RecordedTables(suite)
+    def __init__(self, recorded_tables: RecordedTables) -> None:
+        self.recorded_tables = recorded_tables
         self._opened_tables: dict[str, tuple[SpaceChoice, Measurer]] = {}
         self._exit_stack = ExitStack()
 
@@ -121,12 +120,12 @@ class Replayer:
                 break
         if changes := list_version_changes(trajectories.versions):
             difference += f"; these versions have changed since: {', '.join(changes)}"
-        table = self._recorded_tables[table_name].table
+        table = self.recorded_tables[table_name].table
         return f"{trajectories.strategy} over {table.name} with seed {original.seed}: {difference}"
 
     def replay_run(self, trajectories: Trajectories, table_name: str, seed: int) -> Trajectory:
         """Run the strategy of ``trajectories`` over the table ``table_name``."""
-        table = self._recorded_tables[table_name]
+        table = self.recorded_tables[table_name]
         space_choice, measurer = self._open_table(table_name)
         log_path = self._folder / "replay.jsonl"
         log_path.unlink(missing_ok=True)
@@ -152,13 +151,13 @@ class Replayer:
         """
         command = [sys.executable, "-P", "-c", f"from {__name__} import _replay_in_subprocess; _replay_in_subprocess()"]
         env = {**os.environ, NUMPY_FEATURES_VARIABLE: " ".join(features), "PYTHONPATH": search_path()}
-        input_bytes = pickle.dumps((self._suite, cases, trusts()))
+        input_bytes = pickle.dumps((self.recorded_tables.suite, cases, trusts()))
         process = subprocess.run(command, input=input_bytes, capture_output=True, env=env, check=False)
         return None if process.returncode else list(json.loads(process.stdout.splitlines()[-1]))
 
     def _open_table(self, table_name: str) -> tuple[SpaceChoice, Measurer]:
         if table_name not in self._opened_tables:
-            table = self._recorded_tables[table_name].table
+            table = self.recorded_tables[table_name].table
             space_choice = SpaceChoice.from_table(table)
             measurer = self._exit_stack.enter_context(table.settings().make(space_choice.space.target, {}))
             self._opened_tables[table_name] = space_choice, measurer
@@ -172,7 +171,7 @@ def strategy_of(trajectories: Trajectories) -> Strategy:
 
 
 def replay(
-    suite: Suite,
+    recorded_tables: RecordedTables,
     strategies: Sequence[Trajectories],
     *,
     digest: str,
@@ -182,7 +181,7 @@ def replay(
     """Replay one run of each strategy, then the other runs, in random order.
 
     Args:
-        suite: The suite.
+        recorded_tables: The suite's tables.
         strategies: The runs of each strategy.
         digest: The seed for the order, as hexadecimal digits.
         seconds: The time in seconds after which no further run starts, or None to replay all runs.
@@ -193,7 +192,7 @@ def replay(
     """
     for trajectories in strategies:
         _require_trust(trajectories, trusted)
-    with Replayer(suite) as replayer:
+    with Replayer(recorded_tables) as replayer:
         return replayer.replay(strategies, digest, seconds)
 
 
@@ -223,9 +222,8 @@ def check_baselines(
         if marker_path.exists():
             continue
         say(f"checking that {baseline.strategy} still proposes what its recorded runs contain, once")
-        replay_result = replay(
-            suite.select_split(None), [baseline], digest=identity_digest, seconds=BASELINE_CHECK_SECONDS
-        )
+        recorded_tables = RecordedTables(suite.select_split(None))
+        replay_result = replay(recorded_tables, [baseline], digest=identity_digest, seconds=BASELINE_CHECK_SECONDS)
         if replay_result.problems:
             raise SearchlabError(
                 f"the baseline {baseline.strategy} of {suite.spec.version} is not what its code does now: "
@@ -257,7 +255,7 @@ def list_avx512_features() -> list[str]:
 
 def _replay_in_subprocess() -> None:
     suite, cases, trusted = pickle.loads(sys.stdin.buffer.read())
-    with trust_plugins(trusted), Replayer(suite) as replayer:
+    with trust_plugins(trusted), Replayer(RecordedTables(suite)) as replayer:
         print(json.dumps([replayer.describe_difference(case) for case in cases]))
 
 

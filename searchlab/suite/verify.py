@@ -62,7 +62,9 @@ def verify_suite(suite: Suite, on_step: OnStep, seconds: float | None) -> bool:
         [problem for baseline in baseline_runs for problem in _find_run_problems(recorded_tables, baseline)],
     )
     if baseline_runs and is_correct:
-        replay_result = replay(suite, baseline_runs, digest=digest_of(suite.directory / MANIFEST_FILE), seconds=seconds)
+        replay_result = replay(
+            recorded_tables, baseline_runs, digest=digest_of(suite.directory / MANIFEST_FILE), seconds=seconds
+        )
         report_step(replay_result.describe("runs of baselines"), replay_result.problems)
     return is_correct
 
@@ -85,12 +87,13 @@ def verify_result(
     """
     result = read_trajectories(result_dir / RESULT_FILE_NAME)
     suite = find_suite(suite_path or result.suite).select_split(None)
-    problems = _find_run_problems(RecordedTables(suite), result)
+    recorded_tables = RecordedTables(suite)
+    problems = _find_run_problems(recorded_tables, result)
     on_step(f"the runs of {result.strategy} over {len(result.tables)} tables of {suite.name}", problems)
     if problems:
         return False
     replay_result = replay(
-        suite, [result], digest=digest_of(result_dir / RESULT_FILE_NAME), seconds=seconds, trusted=trusted
+        recorded_tables, [result], digest=digest_of(result_dir / RESULT_FILE_NAME), seconds=seconds, trusted=trusted
     )
     on_step(replay_result.describe("runs"), replay_result.problems)
     return not replay_result.problems

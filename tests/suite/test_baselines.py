@@ -23,9 +23,9 @@ def replays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     replayed: list[str] = []
     real_replay = replay.replay
 
-    def counted(suite: Any, runs: Any, **options: Any) -> Any:
+    def counted(tables: Any, runs: Any, **options: Any) -> Any:
         replayed.extend(run.strategy for run in runs)
-        return real_replay(suite, runs, **options)
+        return real_replay(tables, runs, **options)
 
     monkeypatch.setattr(replay, "replay", counted)
     return replayed

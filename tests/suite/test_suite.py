@@ -523,6 +523,6 @@ def test_a_replay_in_another_process_trusts_what_this_one_does(tmp_path: Path) -
         assert searchlab("suite", "run", directory, "--policy", "random", "--out", tmp_path / "out").returncode == 0
         result = read_trajectories(tmp_path / "out" / RESULT_FILE_NAME)
         (run,) = result.tables["small"].runs
-        replayer = replay.Replayer(find_suite(directory))
+        replayer = replay.Replayer(RecordedTables(find_suite(directory)))
         assert replayer.replay_without_avx512([(result, "small", run)], []) == [""]
     assert replayer.replay_without_avx512([(result, "small", run)], []) is None
