@@ -245,8 +245,8 @@ def verify_submission(path: Path, on_step: OnStep, seconds: float | None, suite_
     """
     bundle = read_bundle(path)
     submission = bundle.submission
-    suite = find_suite(suite_path or submission.suite).select_split(None)
-    problems = list(find_bundle_problems(bundle, suite))
+    recorded_tables = RecordedTables(find_suite(suite_path or submission.suite).select_split(None))
+    problems = list(find_bundle_problems(bundle, recorded_tables))
     authors = escape_to_one_line(listed(submission.authors))
     on_step(f"the data of {escape_to_one_line(submission.name)} by {authors}, without executing anything", problems)
     results = list(bundle.results.values())
@@ -258,7 +258,7 @@ def verify_submission(path: Path, on_step: OnStep, seconds: float | None, suite_
                 f"({listed(bundle.code_references)}); read its source, then add --trust: it runs without a network, "
                 f"and reads only itself and libraries"
             )
-        with ConfinedReplayer(RecordedTables(suite), bundle) as replayer:
+        with ConfinedReplayer(recorded_tables, bundle) as replayer:
             result = replayer.replay(results, bundle.digest, seconds)
             problems += result.problems
             on_step(result.describe("runs, each in a process that cannot read the tables"), result.problems)

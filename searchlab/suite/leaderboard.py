@@ -192,7 +192,7 @@ def make_bundle_publication(path: Path, suite_path: str = "") -> Publication:
     bundle = read_bundle(path)
     submission = bundle.submission
     suite = find_suite(suite_path or submission.suite).select_split(None)
-    if problems := list(find_bundle_problems(bundle, suite)):
+    if problems := list(find_bundle_problems(bundle, RecordedTables(suite))):
         raise SearchlabError(f"the bundle {path} is refused: {'; '.join(problems)}")
     statements = ["Its data agree with the suite, but its runs have not been replayed."]
     paths = [path]

@@ -28,7 +28,14 @@ from searchlab.suite.bundle import SUBMISSION_FILE, compute_mean_areas, pack_arc
 from searchlab.suite.compare import group_suite_runs
 from searchlab.suite.confined import BundleVerification, verify_submission
 from searchlab.suite.leaderboard import Leaderboard, _assign_groups
-from searchlab.suite.trajectories import TableRuns, Trajectory, decode_trajectories, read_baselines, write_trajectories
+from searchlab.suite.trajectories import (
+    RecordedTables,
+    TableRuns,
+    Trajectory,
+    decode_trajectories,
+    read_baselines,
+    write_trajectories,
+)
 from tests.docs.pages import ROOT, blocks_of
 from tests.support.cli import searchlab
 
@@ -308,7 +315,7 @@ def test_an_altered_trial_is_refused(
         members = {name: archive.read(name) for name in archive.namelist() if not name.startswith("test.")}
     with_runs(alter)(members)
     result = decode_trajectories(Path("dev"), members["dev.runs.parquet"])
-    with_submission(members, areas={"dev": compute_mean_areas(find_suite(sealed), result)})
+    with_submission(members, areas={"dev": compute_mean_areas(RecordedTables(find_suite(sealed)), result)})
     (tmp_path / "bad.zip").write_bytes(pack_archive(members))
     (problem,) = verify_trusting(tmp_path / "bad.zip", sealed)[1].problems
     assert "hill-climb over mini/gemm-4x5x6-knob-1t with seed 2: trial 11 was config" in problem
