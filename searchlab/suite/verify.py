@@ -35,11 +35,10 @@ def verify_suite(suite: Suite, on_step: OnStep, seconds: float | None) -> bool:
     """
     manifest = read_manifest(suite)
     recorded_tables = RecordedTables(suite)
-    is_correct = True
+    all_problems: list[str] = []
 
     def report_step(description: str, problems: list[str]) -> None:
-        nonlocal is_correct
-        is_correct = is_correct and not problems
+        all_problems.extend(problems)
         on_step(description, problems)
 
     report_step(f"{len(manifest.files)} files", _find_file_problems(suite, manifest))
@@ -61,12 +60,12 @@ def verify_suite(suite: Suite, on_step: OnStep, seconds: float | None) -> bool:
         f"{len(baseline_runs)} baselines",
         [problem for baseline in baseline_runs for problem in _find_run_problems(recorded_tables, baseline)],
     )
-    if baseline_runs and is_correct:
+    if baseline_runs and not all_problems:
         replay_result = replay(
             recorded_tables, baseline_runs, digest=digest_of(suite.directory / MANIFEST_FILE), seconds=seconds
         )
         report_step(replay_result.describe("runs of baselines"), replay_result.problems)
-    return is_correct
+    return not all_problems
 
 
 def verify_result(
@@ -119,34 +118,28 @@ def _find_split_problems(suite: Suite, manifest: Manifest) -> list[str]:
 
 
 def _find_table_problems(recorded_table: RecordedTable) -> list[str]:
-    table, records = recorded_table.table, recorded_table.log.records
+    table, header, configs = recorded_table.table, recorded_table.log.header, list(recorded_table.positions_by_config)
     space = SpaceChoice.from_table(table).space
     problems = [f"{table.name} is not steady: {text}"] if (text := explain_unsteadiness(recorded_table.log)) else []
     if (cores := space.target.cores) != table.entry.threads:
         problems.append(f"{table.name} was measured with {cores} threads instead of {table.entry.threads}")
-    if len(recorded_table.positions_by_config) < len(records):
-        duplicate_count = len(records) - len(recorded_table.positions_by_config)
+    if duplicate_count := len(recorded_table.log.records) - len(configs):
         problems.append(f"{table.name} contains {duplicate_count} duplicate configs")
-    space_size = recorded_table.log.header.space_size
     if space.builds_programs:
         rng = np.random.default_rng(int(table.digest[:16], 16))
-        configs = list(recorded_table.positions_by_config)
-        sample = rng.permutation(len(records))[:MEMBERSHIP_SAMPLE_SIZE].tolist()
+        sample = rng.permutation(len(configs))[:MEMBERSHIP_SAMPLE_SIZE].tolist()
         foreign_count = sum(configs[position] not in space for position in sample)
     else:
         members = set(space.enumerate())
-        foreign_count = len(recorded_table.positions_by_config.keys() - members)
-        if space_size != len(members):
+        foreign_count = sum(config not in members for config in configs)
+        if header.space_size != len(members):
             problems.append(
-                f"{table.name} records that its space has {space_size} configs, but the space has {len(members)}"
+                f"{table.name} records that its space has {header.space_size} configs, but the space has {len(members)}"
             )
     if foreign_count:
         problems.append(f"{table.name} contains {foreign_count} configs that are not in its space")
-    if space_size is None or len(recorded_table.positions_by_config) < space_size:
-        problems.append(
-            f"{table.name} contains only {len(recorded_table.positions_by_config)} of the {space_size} configs in its "
-            f"space"
-        )
+    if header.space_size is None or len(configs) < header.space_size:
+        problems.append(f"{table.name} contains only {len(configs)} of the {header.space_size} configs in its space")
     return problems
 
 
