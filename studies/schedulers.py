@@ -35,7 +35,7 @@ from searchlab.model.scheduler import choose_task
 from searchlab.model.tune import LOGS_DIR, UNTUNED_DIR
 from searchlab.plugins import Plugin
 from searchlab.stats.intervals import Interval, mean_interval
-from searchlab.suite.trajectories import RecordedTables, read_baselines
+from searchlab.suite.trajectories import read_baselines
 from searchlab.workload import parse_workload
 
 NAMES = sorted(SCHEDULERS.entry_points_by_name(), key=lambda name: name != "round-robin")
@@ -64,10 +64,9 @@ class Network:
 def read_curves(suite: Suite, policy: str, seeds: int) -> tuple[dict[str, list[Curve]], int]:
     """Return the first runs of a baseline on each table, and its batch."""
     (recorded,) = read_baselines(suite, [policy])
-    tables = RecordedTables(suite)
     curves: dict[str, list[Curve]] = {}
     for table in suite.tables:
-        costs = tables[table.entry.name].log.costs
+        costs = table.log.costs
         slowest = float(costs[np.isfinite(costs)].max())
         curves[table.entry.name] = []
         for run in recorded.runs_on(table).runs[:seeds]:

@@ -36,7 +36,6 @@ from ..suite.compare import (
     run_policy,
 )
 from ..suite.trajectories import (
-    RecordedTable,
     Trajectories,
     collect_trajectories,
     make_trajectories_path,
@@ -94,9 +93,9 @@ def suite_info(
 
     suite = find_suite(suite_name)
     if table:
-        out.print(Markdown(TableCard(RecordedTable(suite.table(table))).to_markdown()))
+        out.print(Markdown(TableCard(suite.table(table)).to_markdown()))
         return
-    cards = [TableCard(RecordedTable(suite_table)) for suite_table in suite.tables]
+    cards = [TableCard(suite_table) for suite_table in suite.tables]
     if as_json:
         say_json([card.to_json() for card in cards])
         return

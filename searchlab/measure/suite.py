@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
 import msgspec
+import numpy as np
 
 from ..errors import SearchlabError, did_you_mean
 from ..files import MAX_NAME_BYTES, read_bytes, read_text, resolve_inside
-from ..log.format import Header
-from ..log.read import RUNS_SUFFIX, read_header
+from ..log.columns import Columns
+from ..log.format import Header, Log
+from ..log.read import RUNS_SUFFIX, read_header, read_log
 from ..options import Jobs, SeedCount, Trials
 from ..parquet import PARQUET
 from ..plugins import Plugin
 from ..records import Statistic
 from ..schema import convert, parse_toml
-from ..space import Space
+from ..space import Config, Space
 from ..target import Target, resolve_target
 from ..workload import parse_workload_in_file
 from .table import TableSettings
@@ -122,6 +124,28 @@ class SuiteTable:
     @cached_property
     def header(self) -> Header:
         return read_header(self.path)
+
+    @cached_property
+    def log(self) -> Log:
+        return read_log(self.path)
+
+    @cached_property
+    def positions_by_config(self) -> dict[Config, int]:
+        return {Config(record.config): position for position, record in enumerate(self.log.records)}
+
+    @cached_property
+    def columns(self) -> Columns:
+        """The table's columns as a run would have them if its strategy took no time."""
+        spent = self.log.spent_seconds.copy()
+        spent[:, :2] = 0.0
+        return replace(Columns.from_log(self.log), spent_seconds=spent)
+
+    @cached_property
+    def optimum(self) -> float | None:
+        """The lowest cost in seconds, or None if no config runs or if configs are missing."""
+        optimum = float(self.log.costs.min(initial=np.inf))
+        is_complete = len(self.log.records) >= (self.log.header.space_size or np.inf)
+        return optimum if is_complete and np.isfinite(optimum) else None
 
     @property
     def plugin(self) -> Plugin:

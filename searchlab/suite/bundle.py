@@ -29,7 +29,7 @@ from ..measure.suite import SPLITS, Name, Split, Suite, find_suite, split_of
 from ..plugins import Plugin, find_unregistered_code
 from ..policy import POLICIES
 from ..schema import UNREADABLE, convert, parse_toml
-from .trajectories import RecordedTables, Trajectories, decode_trajectories, read_trajectories
+from .trajectories import Trajectories, decode_trajectories, read_trajectories
 
 BUNDLE_SUFFIX = ".zip"
 SUBMISSION_FILE, SOURCE_FOLDER, PROJECT_FILE, README_FILE = "submission.json", "source/", "pyproject.toml", "README.md"
@@ -150,7 +150,6 @@ def submit(package_dir: Path, bundle_path: Path, suite_path: str = "") -> Bundle
             f"{package_dir} contains no results; run `searchlab suite run ... --out {package_dir / 'dev'}`"
         )
     suite = find_suite(suite_path or read_trajectories(result_paths[0]).suite).select_split(None)
-    recorded_tables = RecordedTables(suite)
     splits = split_of(suite)
     results: dict[Split, Trajectories] = {}
     for result_path in result_paths:
@@ -174,13 +173,13 @@ def submit(package_dir: Path, bundle_path: Path, suite_path: str = "") -> Bundle
         suite=suite.spec.version,
         suite_digest=compute_suite_digest(suite),
         plugins={plugin.name: class_names[plugin.name] for plugin in result.plugins if plugin.name in class_names},
-        areas={split: compute_mean_areas(recorded_tables, result) for split, result in results.items()},
+        areas={split: compute_mean_areas(suite, result) for split, result in results.items()},
         files={name: hashlib.sha256(content).hexdigest() for name, content in contents.items()},
     )
     submission_text = msgspec.json.format(msgspec.json.encode(submission), indent=2) + b"\n"
     write_file(bundle_path, pack_archive({SUBMISSION_FILE: submission_text, **contents}))
     bundle = read_bundle(bundle_path)
-    if problems := list(find_bundle_problems(bundle, recorded_tables)):
+    if problems := list(find_bundle_problems(bundle, suite)):
         bundle_path.unlink()
         raise SearchlabError(f"the bundle would be refused: {'; '.join(problems)}")
     return bundle
@@ -195,9 +194,9 @@ def pack_archive(contents: Mapping[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
-def compute_mean_areas(recorded_tables: RecordedTables, result: Trajectories) -> dict[str, float]:
+def compute_mean_areas(suite: Suite, result: Trajectories) -> dict[str, float]:
     """Return the mean area under the curve on each table, over the seeds."""
-    areas = {name: recorded_tables[name].compute_areas(result) for name in result.tables}
+    areas = {name: result.compute_areas(suite.table(name)) for name in result.tables}
     return {name: round(float(table_areas.mean()), AREA_DIGITS) for name, table_areas in areas.items()}
 
 
@@ -303,9 +302,9 @@ def _make_refusal(path: Path, reason: str) -> SearchlabError:
 # --- checks without executing anything --------------------------------------------------------------------------------
 
 
-def find_bundle_problems(bundle: Bundle, recorded_tables: RecordedTables) -> Iterator[str]:
-    """Yield a sentence for each reason to refuse ``bundle``, from its data and the suite's tables alone."""
-    submission, suite = bundle.submission, recorded_tables.suite
+def find_bundle_problems(bundle: Bundle, suite: Suite) -> Iterator[str]:
+    """Yield a sentence for each reason to refuse ``bundle``, from its data alone."""
+    submission = bundle.submission
     own_digest = compute_suite_digest(suite)
     if (submission.suite, submission.suite_digest) != (suite.spec.version, own_digest):
         yield (
@@ -318,7 +317,7 @@ def find_bundle_problems(bundle: Bundle, recorded_tables: RecordedTables) -> Ite
     yield from _find_tuning_problems(submission, suite)
     yield from _find_code_problems(bundle)
     for split, result in bundle.results.items():
-        yield from _find_result_problems(bundle, split, result, recorded_tables)
+        yield from _find_result_problems(bundle, split, result, suite)
     dev, test = (bundle.results.get(split) for split in SPLITS)
     if dev and test:
         for name in ("policy", "cost_model", "features", "batch", "starts", "code"):
@@ -355,10 +354,8 @@ def _find_code_problems(bundle: Bundle) -> Iterator[str]:
                 yield f"it uses {escape_to_one_line(name)!r}, which is neither part of searchlab nor in its source"
 
 
-def _find_result_problems(
-    bundle: Bundle, split: Split, result: Trajectories, recorded_tables: RecordedTables
-) -> Iterator[str]:
-    spec = recorded_tables.suite.spec
+def _find_result_problems(bundle: Bundle, split: Split, result: Trajectories, suite: Suite) -> Iterator[str]:
+    spec = suite.spec
     table_names = [entry.name for entry in spec.tables if entry.split == split]
     result_title = f"its result on {split}"
     if (result.suite, result.strategy) != (spec.version, bundle.submission.name):
@@ -371,21 +368,20 @@ def _find_result_problems(
     for name in table_names:
         if name not in result.tables:
             continue
-        recorded_table = recorded_tables[name]
+        table = suite.table(name)
         try:
-            runs = result.runs_on(recorded_table.table).runs
+            runs = result.runs_on(table).runs
             if (seeds := [run.seed for run in runs]) != list(range(spec.seeds)):
                 yield f"{result_title} has the seeds {format_ranges(seeds)} on {name}, not 0 to {spec.seeds - 1}"
                 continue
             for run in runs:
-                recorded_table.check_run(result, run)
-                trial_count = min(spec.trials, len(recorded_table.log.records))
+                trial_count = min(spec.trials, len(table.log.records))
                 if len(run.configs) > spec.trials or (len(run.configs) < trial_count and not run.ended):
                     yield f"its run on {name} with seed {run.seed} has {len(run.configs)} trials, not {spec.trials}"
         except SearchlabError as error:
             yield str(error)
             continue
-        area = float(recorded_table.compute_areas(result).mean())
+        area = float(result.compute_areas(table).mean())
         if abs(area - areas.get(name, -1.0)) > 10**-AREA_DIGITS:
             yield f"its area on {name} is {areas.get(name)}, but {area:.{AREA_DIGITS}f} follows from its runs"
     if extra_tables := set(areas) - set(result.tables):

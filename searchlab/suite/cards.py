@@ -12,7 +12,6 @@ from ..measure.suite import SuiteTable, read_suite
 from ..space import Config
 from ..stats.random_search import count_draws_needed, difficulty, expected_best, expected_draws
 from ..tables.info import NEAR_FRACTIONS, TableInfo, date_of, named_values, versions_text
-from .trajectories import RecordedTable
 
 DRAW_COUNTS = (10, 30, 100)
 
@@ -21,20 +20,16 @@ DRAW_COUNTS = (10, 30, 100)
 class TableCard:
     """A summary of one table."""
 
-    recorded_table: RecordedTable
-
-    @property
-    def table(self) -> SuiteTable:
-        return self.recorded_table.table
+    table: SuiteTable
 
     @cached_property
     def info(self) -> TableInfo:
-        return TableInfo(self.recorded_table.log)
+        return TableInfo(self.table.log)
 
     @cached_property
     def expected_distances(self) -> dict[int, float]:
         """The expected distance of the best of n draws from the optimum, as a fraction, for n in ``DRAW_COUNTS``."""
-        costs = self.recorded_table.log.costs
+        costs = self.table.log.costs
         expected_costs = expected_best(costs, max(DRAW_COUNTS))
         return {draw_count: float(expected_costs[draw_count - 1] / costs.min() - 1) for draw_count in DRAW_COUNTS}
 
@@ -61,7 +56,7 @@ class TableCard:
 
     def to_markdown(self) -> str:
         """Return the card as Markdown."""
-        log, entry = self.recorded_table.log, self.table.entry
+        log, entry = self.table.log, self.table.entry
         header, options = log.header, {**log.header.space.options}
         options.pop("listed", None)
         rows_by_title = {
@@ -95,16 +90,14 @@ class TableCard:
         """
         if not self.table.is_imported:
             return {}
-        log, configs = self.recorded_table.log, self.recorded_table.positions_by_config.keys()
-        best_config = Config(log.records[int(log.costs.argmin())].config)
+        own_log, own_configs = self.table.log, self.table.positions_by_config.keys()
+        best_config = Config(own_log.records[int(own_log.costs.argmin())].config)
         ratios = {}
         for table in read_suite(self.table.directory).tables:
-            if table.entry.family == self.table.entry.family and table.entry != self.table.entry:
-                other_table = RecordedTable(table)
-                if other_table.positions_by_config.keys() == configs:
-                    costs = other_table.log.costs
-                    best_cost = costs[other_table.positions_by_config[best_config]]
-                    ratios[table.entry.name] = float(costs.min() / best_cost)
+            is_other_device = table.entry.family == self.table.entry.family and table.entry != self.table.entry
+            if is_other_device and table.positions_by_config.keys() == own_configs:
+                costs = table.log.costs
+                ratios[table.entry.name] = float(costs.min() / costs[table.positions_by_config[best_config]])
         return ratios
 
     def _make_random_search_rows(self) -> dict[str, str]:
@@ -119,6 +112,6 @@ class TableCard:
             ),
         }
         if self.table.is_imported:
-            draw_count = difficulty(self.recorded_table.log.costs)
+            draw_count = difficulty(self.table.log.costs)
             rows_by_title["difficulty: random draws for 95 % of the way from the median"] = f"{draw_count:.1f} expected"
         return rows_by_title

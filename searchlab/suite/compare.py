@@ -32,7 +32,7 @@ from ..policy import POLICIES
 from ..run.study import Study
 from ..stats.random_search import parse_difficulty
 from .replay import check_baselines
-from .trajectories import RANDOM, RecordedTables, Trajectories, collect_trajectories, read_baselines, read_results
+from .trajectories import RANDOM, Trajectories, collect_trajectories, read_baselines, read_results
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -91,13 +91,12 @@ def compute_dev_areas(suite: Suite) -> dict[str, float]:
     """
     full_suite = suite.select_split(None)
     dev_part = suite.select_split("dev") if suite.select_split("dev").tables else full_suite
-    recorded_tables, areas = RecordedTables(dev_part), dict[str, float]()
-    tables = [table for table in dev_part.tables if np.isfinite(recorded_tables[table.entry.name].log.costs).any()]
+    areas: dict[str, float] = {}
+    tables = [table for table in dev_part.tables if np.isfinite(table.log.costs).any()]
     for baseline in read_baselines(full_suite):
         if not tables or any(table.entry.name not in baseline.tables for table in tables):
             continue
-        seed_areas = [recorded_tables[table.entry.name].compute_areas(baseline) for table in tables]
-        areas[baseline.strategy] = float(np.mean(seed_areas))
+        areas[baseline.strategy] = float(np.mean([baseline.compute_areas(table) for table in tables]))
     return areas
 
 
@@ -143,17 +142,15 @@ def group_suite_runs(
         raise SearchlabError(
             f"two results are called {duplicates[0]!r}; omit one, or rerun it with a different --label"
         )
-    recorded_tables = RecordedTables(suite)
 
     def iterate_columns() -> Iterator[Columns]:
         for table in suite.tables:
-            recorded_table = recorded_tables[table.entry.name]
-            limit = parse_difficulty(trials, recorded_table.log.costs) if isinstance(trials, str) else trials
+            limit = parse_difficulty(trials, table.log.costs) if isinstance(trials, str) else trials
             budget = Budget(UNLIMITED if limit is None else limit)
             for result in all_results:
                 if table.entry.name in result.tables:
                     runs = [run for run in result.runs_on(table).runs if run.seed in seeds]
-                    yield from (budget.truncate(recorded_table.make_columns(result, run)) for run in runs)
+                    yield from (budget.truncate(result.make_columns(table, run)) for run in runs)
 
     return group_runs((log, log.path.as_posix()) for log in iterate_columns())
 

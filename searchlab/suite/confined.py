@@ -34,7 +34,7 @@ from ..log.budget import Budget
 from ..machine.host import library_versions
 from ..machine.scratch import ScratchFolder
 from ..measure.isolation import become_subreaper, confine, kill_children
-from ..measure.suite import find_installed_suites, find_suite
+from ..measure.suite import Suite, find_installed_suites, find_suite
 from ..measure.table import TableSettings
 from ..plugins import Plugin, search_path, trust_plugins, trusts
 from ..records import Measurement, Trial
@@ -46,7 +46,7 @@ from ..target import resolve_target
 from ..workload import parse_workload
 from .bundle import Bundle, find_bundle_problems, read_bundle
 from .replay import NUMPY_FEATURES_VARIABLE, Replayer, ReplayResult, RunToReplay, strategy_of
-from .trajectories import RANDOM, RecordedTables, TableRuns, Trajectories, Trajectory, read_baselines
+from .trajectories import RANDOM, TableRuns, Trajectories, Trajectory, read_baselines
 from .verify import OnStep
 
 RUN_TIMEOUT = 900.0
@@ -95,10 +95,8 @@ class ConfinedReplayer(Replayer):
         missing_protections: What the processes are not prevented from, in sentences.
     """
 
-    def __init__(
-        self, recorded_tables: RecordedTables, bundle: Bundle, extra_variables: Mapping[str, str] | None = None
-    ) -> None:
-        super().__init__(recorded_tables)
+    def __init__(self, suite: Suite, bundle: Bundle, extra_variables: Mapping[str, str] | None = None) -> None:
+        super().__init__(suite)
         self.bundle, self._extra_variables = bundle, extra_variables or {}
         self.missing_protections: list[str] = []
 
@@ -125,9 +123,8 @@ class ConfinedReplayer(Replayer):
             cwd=home_dir,
         )
         self._exit_stack.callback(self._end_process)
-        suite = self.recorded_tables.suite
-        hidden_directories = [str(path) for path in {suite.directory.resolve(), *find_installed_suites().values()}]
-        spaces = sorted({table.plugin.name for table in suite.tables if ":" not in table.plugin.name})
+        hidden_directories = [str(path) for path in {self.suite.directory.resolve(), *find_installed_suites().values()}]
+        spaces = sorted({table.plugin.name for table in self.suite.tables if ":" not in table.plugin.name})
         reply = self._exchange(
             {"source": str(self._source_dir), "writable": home_dir, "hidden": hidden_directories, "spaces": spaces}
         )
@@ -146,10 +143,10 @@ class ConfinedReplayer(Replayer):
 
         Raises SearchlabError if the strategy fails or breaks its contract.
         """
-        recorded_table = self.recorded_tables[table_name]
+        table = self.suite.table(table_name)
         space_choice, measurer = self._open_table(table_name)
         submission = self.bundle.submission
-        run_title = f"{trajectories.strategy} over {recorded_table.table.name} with seed {seed}"
+        run_title = f"{trajectories.strategy} over {table.name} with seed {seed}"
         cost_model = trajectories.cost_model
         strategy = msgspec.structs.replace(
             trajectories,
@@ -157,9 +154,8 @@ class ConfinedReplayer(Replayer):
             cost_model=submission.resolve_plugin(cost_model) if cost_model else None,
             tables={},
         )
-        table = recorded_table.table
         request = _Request(table.entry.workload, table.header.target, table.plugin, strategy, seed)
-        configs = list(recorded_table.positions_by_config)
+        configs = list(table.positions_by_config)
         positions: list[int] = []
         problem = ""
         timer = Timer(RUN_TIMEOUT, self._process.kill)
@@ -167,7 +163,7 @@ class ConfinedReplayer(Replayer):
         try:
             reply = self._exchange(request)
             while reply.ended is None and not reply.error:
-                proposals = [recorded_table.positions_by_config.get(Config(values), -1) for values in reply.configs]
+                proposals = [table.positions_by_config.get(Config(values), -1) for values in reply.configs]
                 if min(proposals, default=-1) < 0 or len({*positions, *proposals}) < len(positions) + len(proposals):
                     problem = "it proposes a config that is not in the table, or one twice"
                     self._exchange(None)  # ends the run
@@ -193,7 +189,7 @@ class ConfinedReplayer(Replayer):
 
     def replay_without_avx512(self, cases: Sequence[RunToReplay], features: Sequence[str]) -> list[str]:
         variables = {NUMPY_FEATURES_VARIABLE: " ".join(features)}
-        with ConfinedReplayer(self.recorded_tables, self.bundle, variables) as replayer:
+        with ConfinedReplayer(self.suite, self.bundle, variables) as replayer:
             return [replayer.describe_difference(case) for case in cases]
 
     def _exchange(self, message: Any) -> _Reply:
@@ -245,8 +241,8 @@ def verify_submission(path: Path, on_step: OnStep, seconds: float | None, suite_
     """
     bundle = read_bundle(path)
     submission = bundle.submission
-    recorded_tables = RecordedTables(find_suite(suite_path or submission.suite).select_split(None))
-    problems = list(find_bundle_problems(bundle, recorded_tables))
+    suite = find_suite(suite_path or submission.suite).select_split(None)
+    problems = list(find_bundle_problems(bundle, suite))
     authors = escape_to_one_line(listed(submission.authors))
     on_step(f"the data of {escape_to_one_line(submission.name)} by {authors}, without executing anything", problems)
     results = list(bundle.results.values())
@@ -258,7 +254,7 @@ def verify_submission(path: Path, on_step: OnStep, seconds: float | None, suite_
                 f"({listed(bundle.code_references)}); read its source, then add --trust: it runs without a network, "
                 f"and reads only itself and libraries"
             )
-        with ConfinedReplayer(recorded_tables, bundle) as replayer:
+        with ConfinedReplayer(suite, bundle) as replayer:
             result = replayer.replay(results, bundle.digest, seconds)
             problems += result.problems
             on_step(result.describe("runs, each in a process that cannot read the tables"), result.problems)
@@ -305,12 +301,12 @@ def _test_foreknowledge(replayer: ConfinedReplayer, seconds: float | None) -> tu
     Returns:
         The reasons to refuse the strategy, and what could not be checked.
     """
-    recorded_tables, bundle = replayer.recorded_tables, replayer.bundle
-    if RANDOM not in recorded_tables.suite.baseline_paths:
+    suite, bundle = replayer.suite, replayer.bundle
+    if RANDOM not in suite.baseline_paths:
         return [], [f"the suite has no baseline {RANDOM!r} with which to tell whether the policy knows the tables"]
-    [random] = read_baselines(recorded_tables.suite, [RANDOM])
+    [random] = read_baselines(suite, [RANDOM])
     table_names = {name for result in bundle.results.values() for name in result.tables if name in random.tables}
-    random_areas = {name: recorded_tables[name].compute_areas(random) for name in table_names}
+    random_areas = {name: random.compute_areas(suite.table(name)) for name in table_names}
     try:
         blind_runs = list(_run_blind(replayer, random_areas, seconds))
     except SearchlabError as error:
@@ -346,14 +342,14 @@ def _run_blind(
         if seconds is not None and number and time.monotonic() - start_time > seconds:
             return
         result, name = cases[index]
-        recorded_table = replayer.recorded_tables[name]
-        seed, shuffled_positions = int(rng.integers(1 << 31)), rng.permutation(len(recorded_table.log.costs))
+        table = replayer.suite.table(name)
+        seed, shuffled_positions = int(rng.integers(1 << 31)), rng.permutation(len(table.log.costs))
         trajectory = replayer.replay_run(result, name, seed, shuffled_positions)
-        blind_runs = TableRuns(recorded_table.table.digest, (trajectory,))
+        blind_runs = TableRuns(table.digest, (trajectory,))
         blind_result = msgspec.structs.replace(result, tables={name: blind_runs})
         yield _BlindRun(
-            gain=float(recorded_table.compute_areas(blind_result).mean() - random_areas[name].mean()),
-            lead=float(recorded_table.compute_areas(result).mean() - random_areas[name].mean()),
+            gain=float(blind_result.compute_areas(table).mean() - random_areas[name].mean()),
+            lead=float(result.compute_areas(table).mean() - random_areas[name].mean()),
             variance=float(random_areas[name].var()) * (1 + 1 / len(random_areas[name])),
         )
 

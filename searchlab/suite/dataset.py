@@ -39,7 +39,7 @@ _CROISSANT_TYPES = {"int64": "sc:Integer", "double": "sc:Float", "bool": "sc:Boo
 
 def make_dataset_texts(suite: Suite, cards: Sequence[TableCard]) -> dict[str, str]:
     """Return the text of the card and of the Croissant metadata of ``suite``, given the ``cards`` of its tables."""
-    headers = [card.recorded_table.log.header for card in cards]
+    headers = [card.table.log.header for card in cards]
     template = Template(
         _read_resource("dataset.md.jinja"), trim_blocks=True, keep_trailing_newline=True, undefined=StrictUndefined
     )
@@ -48,7 +48,7 @@ def make_dataset_texts(suite: Suite, cards: Sequence[TableCard]) -> dict[str, st
         cards=cards,
         columns=COLUMNS,
         configs=sum(card.info.config_count for card in cards),
-        dates=[date_of(card.recorded_table.log) for card in cards],
+        dates=[date_of(card.table.log) for card in cards],
         machines=list(dict.fromkeys(_describe_machine(header) for header in headers)),
     )
     croissant_bytes = msgspec.json.format(msgspec.json.encode(_make_croissant(suite, cards)), indent=2)
@@ -76,7 +76,7 @@ def _make_croissant(suite: Suite, cards: Sequence[TableCard]) -> dict[str, Any]:
         f"{split_sizes['test']} for testing.",
         "license": f"https://spdx.org/licenses/{spec.licence}",
         "version": "1.0.0",
-        "datePublished": max(date_of(card.recorded_table.log) for card in cards),
+        "datePublished": max(date_of(card.table.log) for card in cards),
         "citeAs": f"{spec.title}, version {spec.version}; see CITATION.cff",
         "url": ".",
         "distribution": [

@@ -24,7 +24,7 @@ from ..stats.ranks import ALPHA, holm
 from .bundle import BUNDLE_SUFFIX, Bundle, find_bundle_problems, read_bundle
 from .compare import choose_baselines, group_suite_runs
 from .confined import BundleVerification
-from .trajectories import RANDOM, RecordedTables, Trajectories, read_baselines
+from .trajectories import RANDOM, Trajectories, read_baselines
 
 CITATION_FILE = "CITATION.cff"
 
@@ -96,14 +96,11 @@ class Leaderboard:
         }
         self._curves: dict[tuple[str, str], Floats] = {}
         self._failed_fractions: dict[tuple[str, str], Floats] = {}
-        recorded_tables = RecordedTables(suite_part)
-        for name in table_names:
-            table = recorded_tables[name]
+        for table in suite_part.tables:
             for strategy, result in self._results_by_strategy.items():
-                self._curves[strategy, name] = table.compute_curves(result, suite_part.spec.trials)
-                self._failed_fractions[strategy, name] = np.array(
-                    [np.isinf(costs).mean() for costs in table.costs_of(result)]
-                )
+                key = strategy, table.entry.name
+                self._curves[key] = result.compute_curves(table, suite_part.spec.trials)
+                self._failed_fractions[key] = np.array([np.isinf(costs).mean() for costs in result.costs_on(table)])
 
     def list_selections(self) -> dict[str, list[str]]:
         """Return the sets of tables to choose from: all of them, and those of each family and device."""
@@ -192,7 +189,7 @@ def make_bundle_publication(path: Path, suite_path: str = "") -> Publication:
     bundle = read_bundle(path)
     submission = bundle.submission
     suite = find_suite(suite_path or submission.suite).select_split(None)
-    if problems := list(find_bundle_problems(bundle, RecordedTables(suite))):
+    if problems := list(find_bundle_problems(bundle, suite)):
         raise SearchlabError(f"the bundle {path} is refused: {'; '.join(problems)}")
     statements = ["Its data agree with the suite, but its runs have not been replayed."]
     paths = [path]

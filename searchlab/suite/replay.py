@@ -28,14 +28,14 @@ from ..log.programs import list_version_changes
 from ..machine.host import library_versions
 from ..machine.scratch import ScratchFolder
 from ..measure.contract import Measurer
-from ..measure.suite import Suite
+from ..measure.suite import Suite, read_suite
 from ..plugins import find_unregistered_code, iterate_functions, names_from, search_path, trust_plugins, trusts
 from ..policy import POLICIES
 from ..run.loop import search
 from ..run.plan import Run, plan_run
 from ..run.strategy import SpaceChoice, Strategy
 from ..source import source_digest
-from .trajectories import RecordedTables, Trajectories, Trajectory
+from .trajectories import Trajectories, Trajectory
 
 BASELINE_CHECK_SECONDS = 2.0
 """The time after which no further run of a baseline is replayed before it is used."""
@@ -78,8 +78,8 @@ class ReplayResult:
 class Replayer:
     """A context manager that replays runs over a suite's tables, because a measurer may own processes."""
 
-    def __init__(self, recorded_tables: RecordedTables) -> None:
-        self.recorded_tables = recorded_tables
+    def __init__(self, suite: Suite) -> None:
+        self.suite = suite
         self._opened_tables: dict[str, tuple[SpaceChoice, Measurer]] = {}
         self._exit_stack = ExitStack()
 
@@ -120,12 +120,12 @@ class Replayer:
                 break
         if changes := list_version_changes(trajectories.versions):
             difference += f"; these versions have changed since: {', '.join(changes)}"
-        table = self.recorded_tables[table_name].table
+        table = self.suite.table(table_name)
         return f"{trajectories.strategy} over {table.name} with seed {original.seed}: {difference}"
 
     def replay_run(self, trajectories: Trajectories, table_name: str, seed: int) -> Trajectory:
         """Run the strategy of ``trajectories`` over the table ``table_name``."""
-        table = self.recorded_tables[table_name]
+        table = self.suite.table(table_name)
         space_choice, measurer = self._open_table(table_name)
         log_path = self._folder / "replay.jsonl"
         log_path.unlink(missing_ok=True)
@@ -137,12 +137,12 @@ class Replayer:
                 seed,
                 trajectories.batch,
                 Budget(trajectories.trials),
-                table.table.settings(),
+                table.settings(),
                 log_path,
                 starts=trajectories.starts,
             )
             replayed_log = search(plan_run(run), measurer)
-        return table.make_trajectory(Columns.from_log(replayed_log))
+        return Trajectory.from_log(Columns.from_log(replayed_log), table)
 
     def replay_without_avx512(self, cases: Sequence[RunToReplay], features: Sequence[str]) -> list[str] | None:
         """Replay runs in a process whose numpy does not use ``features``.
@@ -151,13 +151,13 @@ class Replayer:
         """
         command = [sys.executable, "-P", "-c", f"from {__name__} import _replay_in_subprocess; _replay_in_subprocess()"]
         env = {**os.environ, NUMPY_FEATURES_VARIABLE: " ".join(features), "PYTHONPATH": search_path()}
-        input_bytes = pickle.dumps((self.recorded_tables.suite, cases, trusts()))
+        input_bytes = pickle.dumps((self.suite.directory, cases, trusts()))
         process = subprocess.run(command, input=input_bytes, capture_output=True, env=env, check=False)
         return None if process.returncode else list(json.loads(process.stdout.splitlines()[-1]))
 
     def _open_table(self, table_name: str) -> tuple[SpaceChoice, Measurer]:
         if table_name not in self._opened_tables:
-            table = self.recorded_tables[table_name].table
+            table = self.suite.table(table_name)
             space_choice = SpaceChoice.from_table(table)
             measurer = self._exit_stack.enter_context(table.settings().make(space_choice.space.target, {}))
             self._opened_tables[table_name] = space_choice, measurer
@@ -171,7 +171,7 @@ def strategy_of(trajectories: Trajectories) -> Strategy:
 
 
 def replay(
-    recorded_tables: RecordedTables,
+    suite: Suite,
     strategies: Sequence[Trajectories],
     *,
     digest: str,
@@ -181,7 +181,7 @@ def replay(
     """Replay one run of each strategy, then the other runs, in random order.
 
     Args:
-        recorded_tables: The suite's tables.
+        suite: The complete suite.
         strategies: The runs of each strategy.
         digest: The seed for the order, as hexadecimal digits.
         seconds: The time in seconds after which no further run starts, or None to replay all runs.
@@ -192,7 +192,7 @@ def replay(
     """
     for trajectories in strategies:
         _require_trust(trajectories, trusted)
-    with Replayer(recorded_tables) as replayer:
+    with Replayer(suite) as replayer:
         return replayer.replay(strategies, digest, seconds)
 
 
@@ -209,6 +209,7 @@ def check_baselines(
     Raises:
         SearchlabError: If a replay differs.
     """
+    full_suite = suite.select_split(None)
     for baseline in baseline_runs:
         try:
             code = _digest_code(suite, baseline)
@@ -222,8 +223,7 @@ def check_baselines(
         if marker_path.exists():
             continue
         say(f"checking that {baseline.strategy} still proposes what its recorded runs contain, once")
-        recorded_tables = RecordedTables(suite.select_split(None))
-        replay_result = replay(recorded_tables, [baseline], digest=identity_digest, seconds=BASELINE_CHECK_SECONDS)
+        replay_result = replay(full_suite, [baseline], digest=identity_digest, seconds=BASELINE_CHECK_SECONDS)
         if replay_result.problems:
             raise SearchlabError(
                 f"the baseline {baseline.strategy} of {suite.spec.version} is not what its code does now: "
@@ -254,8 +254,8 @@ def list_avx512_features() -> list[str]:
 
 
 def _replay_in_subprocess() -> None:
-    suite, cases, trusted = pickle.loads(sys.stdin.buffer.read())
-    with trust_plugins(trusted), Replayer(RecordedTables(suite)) as replayer:
+    directory, cases, trusted = pickle.loads(sys.stdin.buffer.read())
+    with trust_plugins(trusted), Replayer(read_suite(directory)) as replayer:
         print(json.dumps([replayer.describe_difference(case) for case in cases]))
 
 

@@ -13,7 +13,6 @@ from ..measure.suite import MANIFEST_FILE, Suite, digest_of, split_of
 from ..schema import UNREADABLE
 from .cards import TableCard
 from .dataset import make_dataset_texts
-from .trajectories import RecordedTable
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -73,7 +72,7 @@ def seal(suite: Suite, on_table: Callable[[str], None] = lambda name: None) -> M
         table_cards = []
         for table in suite.tables:
             on_table(table.name)
-            card = TableCard(RecordedTable(table))
+            card = TableCard(table)
             if card.info.unsteady_reason:
                 raise SearchlabError(f"{table.name} cannot be sealed: {card.info.unsteady_reason}; rebuild this table")
             write_file(cards_dir / f"{table.entry.name}.md", card.to_markdown(), under=suite.directory)

@@ -8,10 +8,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import msgspec
 import numpy as np
@@ -22,9 +21,9 @@ from ..arrays import Floats
 from ..errors import SearchlabError, did_you_mean
 from ..files import file_name, make_write_error, read_bytes, write_file
 from ..log.columns import Columns, read_columns
-from ..log.format import Ended, Header, Log
+from ..log.format import Ended, Header
 from ..log.journal import Journal
-from ..log.read import RUNS_SUFFIX, read_log
+from ..log.read import RUNS_SUFFIX
 from ..machine.host import cpu_model
 from ..measure.suite import Suite, SuiteTable
 from ..parquet import INTEGERS, KEY, decode, encode, make_array
@@ -54,6 +53,16 @@ class Trajectory(msgspec.Struct, frozen=True, array_like=True):
     seed: int
     configs: tuple[Annotated[int, msgspec.Meta(ge=0)], ...]
     ended: bool = False
+
+    @classmethod
+    def from_log(cls, log: Columns, table: SuiteTable) -> Self:
+        """Return the run in ``log`` over ``table``. Raises SearchlabError if the table lacks one of its configs."""
+        configs = (Config(log.config(index)) for index in range(log.trial_count))
+        try:
+            positions = tuple(table.positions_by_config[config] for config in configs)
+        except KeyError as error:
+            raise SearchlabError(f"{log.path} contains a config that {table.name} does not: {error}") from None
+        return cls(log.header.seed, positions, bool(log.ended))
 
 
 class TableRuns(msgspec.Struct, frozen=True):
@@ -117,7 +126,10 @@ class Trajectories(msgspec.Struct, frozen=True, kw_only=True):
         return [(name, run) for name, table_runs in self.tables.items() for run in table_runs.runs]
 
     def runs_on(self, table: SuiteTable) -> TableRuns:
-        """Return the runs over ``table``. Raises SearchlabError if there are none or if they used a different file."""
+        """Return the runs over ``table``.
+
+        Raises SearchlabError if there are none, if they used a different file, or if they are not runs over it.
+        """
         name = table.entry.name
         if name not in self.tables:
             raise SearchlabError(f"{self.strategy} has no runs over {table.name}{did_you_mean(name, self.tables)}")
@@ -127,118 +139,66 @@ class Trajectories(msgspec.Struct, frozen=True, kw_only=True):
                 f"{self.strategy} was run on a different version of {table.name}: its SHA-256 was {runs.digest}, but "
                 f"is now {table.digest}; fetch the version of the suite that was used, or rerun the strategy"
             )
+        for run in runs.runs:
+            run_title = f"the run of {self.strategy} over {table.name} with seed {run.seed}"
+            if run.configs and max(run.configs) >= len(table.log.records):
+                raise SearchlabError(
+                    f"{run_title} refers to config {max(run.configs)}, but the table has only "
+                    f"{len(table.log.records)} configs; the file is damaged: fetch it again"
+                )
+            if len(set(run.configs)) < len(run.configs) or len(run.configs) > self.trials:
+                raise SearchlabError(
+                    f"{run_title} repeats a config, or contains more than {self.trials}; fetch the file again"
+                )
         return runs
 
+    def costs_on(self, table: SuiteTable) -> list[Floats]:
+        """Return the costs of the trials of each run over ``table``, in order."""
+        return [table.log.costs[list(run.configs)] for run in self.runs_on(table).runs]
 
-@dataclass(frozen=True)
-class RecordedTable:
-    """A table in a suite, and values computed from it."""
-
-    table: SuiteTable
-
-    @cached_property
-    def log(self) -> Log:
-        return read_log(self.table.path)
-
-    @cached_property
-    def positions_by_config(self) -> dict[Config, int]:
-        return {Config(record.config): position for position, record in enumerate(self.log.records)}
-
-    @cached_property
-    def columns(self) -> Columns:
-        """The table's columns as a run would have them if its strategy took no time."""
-        spent = self.log.spent_seconds.copy()
-        spent[:, :2] = 0.0
-        return replace(Columns.from_log(self.log), spent_seconds=spent)
-
-    @cached_property
-    def optimum(self) -> float | None:
-        """The lowest cost in seconds, or None if no config runs or if configs are missing."""
-        optimum = float(self.log.costs.min(initial=np.inf))
-        is_complete = len(self.log.records) >= (self.log.header.space_size or np.inf)
-        return optimum if is_complete and np.isfinite(optimum) else None
-
-    def costs_of(self, trajectories: Trajectories) -> list[Floats]:
-        """Return the costs of each run's trials, in order."""
-        return [self.log.costs[list(run.configs)] for run in trajectories.runs_on(self.table).runs]
-
-    def compute_curves(self, trajectories: Trajectories, trials: int) -> Floats:
+    def compute_curves(self, table: SuiteTable, trials: int) -> Floats:
         """Return the best throughput so far in each run, relative to the optimum: shape (runs, trials)."""
-        best_costs = [np.minimum.accumulate(costs) for costs in self.costs_of(trajectories)]
-        curves: Floats = self.log.costs.min() / pad_curves(best_costs, trials)
+        best_costs = [np.minimum.accumulate(costs) for costs in self.costs_on(table)]
+        curves: Floats = table.log.costs.min() / pad_curves(best_costs, trials)
         return curves
 
-    def compute_areas(self, trajectories: Trajectories) -> Floats:
+    def compute_areas(self, table: SuiteTable) -> Floats:
         """Return the area under the curve of each run, relative to the optimum: shape (runs,)."""
-        areas: Floats = self.compute_curves(trajectories, trajectories.trials).mean(axis=1)
+        areas: Floats = self.compute_curves(table, self.trials).mean(axis=1)
         return areas
 
-    def make_trajectory(self, log: Columns) -> Trajectory:
-        """Return the trajectory of the run in ``log``. Raises SearchlabError if the table lacks one of its configs."""
-        configs = (Config(log.config(index)) for index in range(log.trial_count))
-        try:
-            positions = tuple(self.positions_by_config[config] for config in configs)
-        except KeyError as error:
-            raise SearchlabError(f"{log.path} contains a config that {self.table.name} does not: {error}") from None
-        return Trajectory(log.header.seed, positions, bool(log.ended))
-
-    def check_run(self, trajectories: Trajectories, run: Trajectory) -> None:
-        """Check that ``run`` is a run over this table. Raises SearchlabError if it is not."""
-        run_title = f"the run of {trajectories.strategy} over {self.table.name} with seed {run.seed}"
-        if run.configs and max(run.configs) >= len(self.log.records):
-            raise SearchlabError(
-                f"{run_title} refers to config {max(run.configs)}, but the table has only {len(self.log.records)} "
-                "configs; the file is damaged: fetch it again"
-            )
-        if len(set(run.configs)) < len(run.configs) or len(run.configs) > trajectories.trials:
-            raise SearchlabError(
-                f"{run_title} repeats a config, or contains more than {trajectories.trials}; fetch the file again"
-            )
-
-    def make_columns(self, trajectories: Trajectories, run: Trajectory) -> Columns:
-        """Return the columns of the log of ``run``. Raises SearchlabError if it is not a run over this table."""
-        self.check_run(trajectories, run)
-        table_header, table_runs = self.log.header, trajectories.tables[self.table.entry.name]
+    def make_columns(self, table: SuiteTable, run: Trajectory) -> Columns:
+        """Return the columns of the log of ``run``, one of the runs over ``table``."""
+        table_header, table_runs = table.log.header, self.tables[table.entry.name]
         header = Header(
             workload=table_header.workload,
-            space=self.table.plugin,
+            space=table.plugin,
             fingerprint=table_header.fingerprint,
-            policy=trajectories.policy,
-            cost_model=trajectories.cost_model,
-            features=trajectories.features,
+            policy=self.policy,
+            cost_model=self.cost_model,
+            features=self.features,
             seed=run.seed,
-            batch=trajectories.batch,
+            batch=self.batch,
             target=table_header.target,
-            measure=self.table.settings().identity(),
-            label=trajectories.strategy,
+            measure=table.settings().identity(),
+            label=self.strategy,
             space_size=table_header.space_size,
-            optimum=self.optimum,
+            optimum=table.optimum,
             effective=table_runs.effective,
             random=table_runs.random,
             workers=table_header.workers,
-            versions=trajectories.versions,
-            starts=trajectories.starts,
-            contrasts=trajectories.contrasts,
+            versions=self.versions,
+            starts=self.starts,
+            contrasts=self.contrasts,
         )
         positions = np.array(run.configs, dtype=np.int64)
         return replace(
-            self.columns.take(positions),
-            path=Path(self.table.entry.name, trajectories.strategy, f"seed{run.seed}"),
+            table.columns.take(positions),
+            path=Path(table.entry.name, self.strategy, f"seed{run.seed}"),
             header=header,
-            batch_numbers=np.arange(len(positions), dtype=np.int32) // trajectories.batch,
+            batch_numbers=np.arange(len(positions), dtype=np.int32) // self.batch,
             ended=Ended(trials=len(positions)) if run.ended else None,
         )
-
-
-class RecordedTables(dict[str, RecordedTable]):
-    """A suite's tables by name. Each is read when it is first used."""
-
-    def __init__(self, suite: Suite) -> None:
-        self.suite = suite
-
-    def __missing__(self, name: str) -> RecordedTable:
-        self[name] = RecordedTable(self.suite.table(name))
-        return self[name]
 
 
 def collect_trajectories(suite: Suite, log_paths: Iterable[Path]) -> list[Trajectories]:
@@ -248,11 +208,10 @@ def collect_trajectories(suite: Suite, log_paths: Iterable[Path]) -> list[Trajec
         SearchlabError: If a log does not record such a run, if a run has two logs, or if the logs of a strategy differ
             in their settings.
     """
-    recorded_tables = RecordedTables(suite)
     logs_by_strategy: dict[str, list[Columns]] = {}
     for log_path in log_paths:
         log = read_columns(log_path)
-        table = recorded_tables[log.header.table or "(none)"].table
+        table = suite.table(log.header.table or "(none)")
         if log.header.measure != table.settings().identity():
             raise SearchlabError(
                 f"{log_path} was not recorded with the current version of {table.name}: the log's measure is "
@@ -261,7 +220,7 @@ def collect_trajectories(suite: Suite, log_paths: Iterable[Path]) -> list[Trajec
         logs = logs_by_strategy.setdefault(log.header.name, [])
         _check_same_strategy(log, logs)
         logs.append(log)
-    return [_combine_logs(recorded_tables, logs) for logs in logs_by_strategy.values()]
+    return [_combine_logs(suite, logs) for logs in logs_by_strategy.values()]
 
 
 def _check_same_strategy(log: Columns, other_logs: Sequence[Columns]) -> None:
@@ -281,15 +240,14 @@ def _check_same_strategy(log: Columns, other_logs: Sequence[Columns]) -> None:
         )
 
 
-def _combine_logs(recorded_tables: RecordedTables, logs: Sequence[Columns]) -> Trajectories:
+def _combine_logs(suite: Suite, logs: Sequence[Columns]) -> Trajectories:
     """Return the trajectories of a strategy, whose runs over tables are recorded in ``logs``."""
     tables = {}
-    for table in recorded_tables.suite.tables:
-        name = table.entry.name
-        if table_logs := [log for log in logs if log.header.table == name]:
-            runs = [recorded_tables[name].make_trajectory(log) for log in table_logs]
+    for table in suite.tables:
+        if table_logs := [log for log in logs if log.header.table == table.entry.name]:
+            runs = [Trajectory.from_log(log, table) for log in table_logs]
             header = table_logs[-1].header
-            tables[name] = TableRuns(
+            tables[table.entry.name] = TableRuns(
                 table.digest, tuple(sorted(runs, key=lambda run: run.seed)), header.effective, header.random
             )
     code_digests = [
@@ -297,7 +255,7 @@ def _combine_logs(recorded_tables: RecordedTables, logs: Sequence[Columns]) -> T
     ]
     header = logs[0].header
     return Trajectories(
-        suite=recorded_tables.suite.spec.version,
+        suite=suite.spec.version,
         strategy=header.name,
         policy=header.policy,
         cost_model=header.cost_model,

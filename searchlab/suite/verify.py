@@ -10,13 +10,13 @@ import numpy as np
 from ..errors import SearchlabError
 from ..files import read_text
 from ..log.read import RESULT_FILE_NAME
-from ..measure.suite import MANIFEST_FILE, Suite, digest_of, find_suite, split_of
+from ..measure.suite import MANIFEST_FILE, Suite, SuiteTable, digest_of, find_suite, split_of
 from ..run.strategy import SpaceChoice
 from ..tables.info import explain_unsteadiness
 from .cards import TableCard
 from .replay import replay
 from .seal import Manifest, list_files, read_manifest
-from .trajectories import RecordedTable, RecordedTables, Trajectories, read_baselines, read_trajectories
+from .trajectories import Trajectories, read_baselines, read_trajectories
 
 REPLAY_SECONDS = 100.0
 """The time limit for replaying, unless all runs are replayed."""
@@ -34,7 +34,6 @@ def verify_suite(suite: Suite, on_step: OnStep, seconds: float | None) -> bool:
     Baselines are replayed for ``seconds``, with at least one run of each, or completely if ``seconds`` is None.
     """
     manifest = read_manifest(suite)
-    recorded_tables = RecordedTables(suite)
     all_problems: list[str] = []
 
     def report_step(description: str, problems: list[str]) -> None:
@@ -47,7 +46,7 @@ def verify_suite(suite: Suite, on_step: OnStep, seconds: float | None) -> bool:
         problems: list[str] = []
         for table in suite.tables:
             try:
-                problems += find_problems(recorded_tables[table.entry.name])
+                problems += find_problems(table)
             except SearchlabError as error:
                 problems.append(str(error))
         report_step(f"{len(suite.tables)} {noun}", problems)
@@ -58,12 +57,10 @@ def verify_suite(suite: Suite, on_step: OnStep, seconds: float | None) -> bool:
         return False
     report_step(
         f"{len(baseline_runs)} baselines",
-        [problem for baseline in baseline_runs for problem in _find_run_problems(recorded_tables, baseline)],
+        [problem for baseline in baseline_runs for problem in _find_run_problems(suite, baseline)],
     )
     if baseline_runs and not all_problems:
-        replay_result = replay(
-            recorded_tables, baseline_runs, digest=digest_of(suite.directory / MANIFEST_FILE), seconds=seconds
-        )
+        replay_result = replay(suite, baseline_runs, digest=digest_of(suite.directory / MANIFEST_FILE), seconds=seconds)
         report_step(replay_result.describe("runs of baselines"), replay_result.problems)
     return not all_problems
 
@@ -86,13 +83,12 @@ def verify_result(
     """
     result = read_trajectories(result_dir / RESULT_FILE_NAME)
     suite = find_suite(suite_path or result.suite).select_split(None)
-    recorded_tables = RecordedTables(suite)
-    problems = _find_run_problems(recorded_tables, result)
+    problems = _find_run_problems(suite, result)
     on_step(f"the runs of {result.strategy} over {len(result.tables)} tables of {suite.name}", problems)
     if problems:
         return False
     replay_result = replay(
-        recorded_tables, [result], digest=digest_of(result_dir / RESULT_FILE_NAME), seconds=seconds, trusted=trusted
+        suite, [result], digest=digest_of(result_dir / RESULT_FILE_NAME), seconds=seconds, trusted=trusted
     )
     on_step(replay_result.describe("runs"), replay_result.problems)
     return not replay_result.problems
@@ -117,13 +113,13 @@ def _find_split_problems(suite: Suite, manifest: Manifest) -> list[str]:
     ]
 
 
-def _find_table_problems(recorded_table: RecordedTable) -> list[str]:
-    table, header, configs = recorded_table.table, recorded_table.log.header, list(recorded_table.positions_by_config)
+def _find_table_problems(table: SuiteTable) -> list[str]:
+    header, configs = table.log.header, list(table.positions_by_config)
     space = SpaceChoice.from_table(table).space
-    problems = [f"{table.name} is not steady: {text}"] if (text := explain_unsteadiness(recorded_table.log)) else []
+    problems = [f"{table.name} is not steady: {text}"] if (text := explain_unsteadiness(table.log)) else []
     if (cores := space.target.cores) != table.entry.threads:
         problems.append(f"{table.name} was measured with {cores} threads instead of {table.entry.threads}")
-    if duplicate_count := len(recorded_table.log.records) - len(configs):
+    if duplicate_count := len(table.log.records) - len(configs):
         problems.append(f"{table.name} contains {duplicate_count} duplicate configs")
     if space.builds_programs:
         rng = np.random.default_rng(int(table.digest[:16], 16))
@@ -143,21 +139,20 @@ def _find_table_problems(recorded_table: RecordedTable) -> list[str]:
     return problems
 
 
-def _find_card_problems(recorded_table: RecordedTable) -> list[str]:
-    card_name = f"cards/{recorded_table.table.entry.name}.md"
-    card_path = recorded_table.table.directory / card_name
+def _find_card_problems(table: SuiteTable) -> list[str]:
+    card_name = f"cards/{table.entry.name}.md"
+    card_path = table.directory / card_name
     if not card_path.is_file():
         return [f"{card_name} is missing; run `searchlab suite seal` to create it"]
-    is_correct = read_text(card_path, under=recorded_table.table.directory) == TableCard(recorded_table).to_markdown()
+    is_correct = read_text(card_path, under=table.directory) == TableCard(table).to_markdown()
     return [] if is_correct else [f"{card_name} does not match its table; run `searchlab suite seal` to rewrite it"]
 
 
-def _find_run_problems(recorded_tables: RecordedTables, trajectories: Trajectories) -> list[str]:
+def _find_run_problems(suite: Suite, trajectories: Trajectories) -> list[str]:
     problems = []
     for name in trajectories.tables:
         try:
-            for run in trajectories.runs_on(recorded_tables[name].table).runs:
-                recorded_tables[name].check_run(trajectories, run)
+            trajectories.runs_on(suite.table(name))
         except SearchlabError as error:
             problems.append(str(error))
     return problems

@@ -48,7 +48,6 @@ from searchlab.suite.cards import TableCard
 from searchlab.suite.compare import make_suite_study, run_policy
 from searchlab.suite.seal import seal
 from searchlab.suite.trajectories import (
-    RecordedTable,
     make_trajectories_path,
     read_baselines,
     write_trajectories,
@@ -161,7 +160,7 @@ def suite(path: Path) -> None:
     """Read a suite, its cards and its baselines, and verify it."""
     content = find_suite(path)
     for table in content.tables:
-        call_reader(lambda table=table: TableCard(RecordedTable(table)).to_markdown())
+        call_reader(lambda table=table: TableCard(table).to_markdown())
     call_reader(read_baselines, content)
     verify_suite(content, lambda text, problems: None, seconds=0)
 

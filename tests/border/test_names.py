@@ -14,7 +14,7 @@ from searchlab.log.read import RESULT_FILE_NAME
 from searchlab.measure.suite import find_suite
 from searchlab.plugins import Plugin
 from searchlab.suite.replay import replay
-from searchlab.suite.trajectories import RecordedTables, Trajectories, write_trajectories
+from searchlab.suite.trajectories import Trajectories, write_trajectories
 from tests.support.cli import searchlab
 
 DATA = Path(__file__).parent / "data"
@@ -87,7 +87,7 @@ def test_options_of_a_trusted_policy_execute_nothing(tmp_path: Path) -> None:
     runs = Trajectories(suite="x", strategy="chain", policy=policy, batch=1, trials=1, tables={})
     suite = find_suite(str(DATA / "suite-names-code" / "s"))
     with pytest.raises(SearchlabError, match="--policy mine:Chain --policy evil:f"):
-        replay(RecordedTables(suite), [runs], digest="0", seconds=None, trusted=["mine:Chain"])
+        replay(suite, [runs], digest="0", seconds=None, trusted=["mine:Chain"])
 
 
 EVIL: dict[str, dict[str, object]] = {

@@ -29,7 +29,6 @@ from searchlab.suite.compare import group_suite_runs
 from searchlab.suite.confined import BundleVerification, verify_submission
 from searchlab.suite.leaderboard import Leaderboard, _assign_groups
 from searchlab.suite.trajectories import (
-    RecordedTables,
     TableRuns,
     Trajectory,
     decode_trajectories,
@@ -315,7 +314,7 @@ def test_an_altered_trial_is_refused(
         members = {name: archive.read(name) for name in archive.namelist() if not name.startswith("test.")}
     with_runs(alter)(members)
     result = decode_trajectories(Path("dev"), members["dev.runs.parquet"])
-    with_submission(members, areas={"dev": compute_mean_areas(RecordedTables(find_suite(sealed)), result)})
+    with_submission(members, areas={"dev": compute_mean_areas(find_suite(sealed), result)})
     (tmp_path / "bad.zip").write_bytes(pack_archive(members))
     (problem,) = verify_trusting(tmp_path / "bad.zip", sealed)[1].problems
     assert "hill-climb over mini/gemm-4x5x6-knob-1t with seed 2: trial 11 was config" in problem

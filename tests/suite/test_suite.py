@@ -31,8 +31,6 @@ from searchlab.suite.cards import TableCard
 from searchlab.suite.compare import against_baselines, compute_dev_areas, group_suite_runs
 from searchlab.suite.seal import seal
 from searchlab.suite.trajectories import (
-    RecordedTable,
-    RecordedTables,
     Trajectories,
     collect_trajectories,
     make_trajectories_path,
@@ -89,9 +87,9 @@ def test_random_draws_to_a_good_config(configs: int, data: st.DataObject) -> Non
 
 
 def test_a_card_holds_the_facts_of_its_table(bare: Path) -> None:
-    recorded = RecordedTable(find_suite(bare).table("gemm-4x6x5-knob-1t"))
-    card = TableCard(recorded)
-    costs = recorded.log.costs
+    table = find_suite(bare).table("gemm-4x6x5-knob-1t")
+    card = TableCard(table)
+    costs = table.log.costs
     assert (card.info.config_count, card.info.failure_count) == (
         216,
         int(np.isinf(costs).sum()),
@@ -102,7 +100,7 @@ def test_a_card_holds_the_facts_of_its_table(bare: Path) -> None:
     sampled = np.minimum(draws[:, :10], worst).min(axis=1).mean() / costs.min() - 1
     assert card.expected_distances[10] == pytest.approx(sampled, abs=0.01)
     text = card.to_markdown()
-    for fact in ("216, all of the space", "`gemm:4x6x5`", recorded.table.digest, "made up", "crash"):
+    for fact in ("216, all of the space", "`gemm:4x6x5`", table.digest, "made up", "crash"):
         assert fact in text
 
 
@@ -111,7 +109,7 @@ def test_a_table_in_which_all_fail_has_a_card(copy: Path) -> None:
     log = read_log(path)
     failed = (msgspec.structs.replace(record, seconds=(), failure="crash") for record in log.records)
     write_log(path, replace(log, records=tuple(failed)))
-    text = TableCard(RecordedTable(find_suite(copy).table("gemm-4x5x6-knob-1t"))).to_markdown()
+    text = TableCard(find_suite(copy).table("gemm-4x5x6-knob-1t")).to_markdown()
     assert "no config runs" in text and "144 (100.0 %)" in text
 
 
@@ -182,7 +180,7 @@ def test_a_table_that_holds_drift_of_its_machine_is_refused(copy: Path) -> None:
         seal(find_suite(copy))
     passes = msgspec.structs.replace(passes, sentinel=((0.0, 1e-6),))
     write_log(path, replace(log, header=msgspec.structs.replace(log.header, passes=passes)))
-    assert "in 2 passes, each in another order" in TableCard(RecordedTable(find_suite(copy).tables[0])).to_markdown()
+    assert "in 2 passes, each in another order" in TableCard(find_suite(copy).tables[0]).to_markdown()
 
 
 def test_the_split_is_frozen_once_it_is_sealed(copy: Path) -> None:
@@ -208,13 +206,13 @@ def test_a_manifest_that_is_absent_or_damaged_is_one_sentence(copy: Path) -> Non
 
 def test_a_trajectory_and_its_table_give_the_log_again(sealed: Path, results: Path) -> None:
     suite = find_suite(sealed)
-    tables, unlike = RecordedTables(suite), ("path", "header", "ended")
+    unlike = ("path", "header", "ended")
     for baseline in read_baselines(suite):
         assert baseline.own_seconds > 0 and baseline.host
         for name in baseline.tables:
             for run in baseline.tables[name].runs:
                 log = read_log(results / name / baseline.strategy / f"seed{run.seed}.jsonl")
-                columns = tables[name].make_columns(baseline, run)
+                columns = baseline.make_columns(suite.table(name), run)
                 assert columns.header == msgspec.structs.replace(log.header, created=0.0, code={}, defaults={})
                 unlogged = {
                     "propose_seconds": 0.0,
@@ -523,6 +521,6 @@ def test_a_replay_in_another_process_trusts_what_this_one_does(tmp_path: Path) -
         assert searchlab("suite", "run", directory, "--policy", "random", "--out", tmp_path / "out").returncode == 0
         result = read_trajectories(tmp_path / "out" / RESULT_FILE_NAME)
         (run,) = result.tables["small"].runs
-        replayer = replay.Replayer(RecordedTables(find_suite(directory)))
+        replayer = replay.Replayer(find_suite(directory))
         assert replayer.replay_without_avx512([(result, "small", run)], []) == [""]
     assert replayer.replay_without_avx512([(result, "small", run)], []) is None
