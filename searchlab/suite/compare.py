@@ -142,17 +142,15 @@ def group_suite_runs(
         raise SearchlabError(
             f"two results are called {duplicates[0]!r}; omit one, or rerun it with a different --label"
         )
-
-    def iterate_columns() -> Iterator[Columns]:
-        for table in suite.tables:
-            limit = parse_difficulty(trials, table.log.costs) if isinstance(trials, str) else trials
-            budget = Budget(UNLIMITED if limit is None else limit)
-            for result in all_results:
-                if table.entry.name in result.tables:
-                    runs = [run for run in result.runs_on(table).runs if run.seed in seeds]
-                    yield from (budget.truncate(result.make_columns(table, run)) for run in runs)
-
-    return group_runs((log, log.path.as_posix()) for log in iterate_columns())
+    logs: list[Columns] = []
+    for table in suite.tables:
+        limit = parse_difficulty(trials, table.log.costs) if isinstance(trials, str) else trials
+        budget = Budget(UNLIMITED if limit is None else limit)
+        for result in all_results:
+            if table.entry.name in result.tables:
+                runs = [run for run in result.runs_on(table).runs if run.seed in seeds]
+                logs += [budget.truncate(result.make_columns(table, run)) for run in runs]
+    return group_runs((log, log.path.as_posix()) for log in logs)
 
 
 def read_suite_study_runs(study: Study, logs_dir: Path) -> ComparedRuns:
