@@ -106,16 +106,16 @@ def _read_cache(directory: Path, stamps: Mapping[Path, FileStamp | None]) -> dic
 
 
 def _decode_cache(directory: Path, file: BinaryIO) -> list[tuple[FileStamp, Columns]]:
-    with np.load(file) as arrays:
-        if _INDEX_KEY not in arrays:
+    with np.load(file) as stored_arrays:
+        if _INDEX_KEY not in stored_arrays:
             return []  # written by a different version
-        index = msgspec.json.decode(arrays[_INDEX_KEY].tobytes(), type=_CacheIndex)
-        array_by_log = {
-            name: np.split(arrays[name], np.cumsum([log.row_counts[name] for log in index.logs])[:-1])
+        index = msgspec.json.decode(stored_arrays[_INDEX_KEY].tobytes(), type=_CacheIndex)
+        arrays_by_name = {
+            name: np.split(stored_arrays[name], np.cumsum([log.row_counts[name] for log in index.logs])[:-1])
             for name in _ARRAYS
         }
     configs = make_object_array(list(map(sys.intern, index.configs)))
-    array_by_log["configs"] = [configs[positions] for positions in array_by_log["configs"]]
+    arrays_by_name["configs"] = [configs[positions] for positions in arrays_by_name["configs"]]
     return [
         (
             log.stamp,
@@ -128,7 +128,7 @@ def _decode_cache(directory: Path, file: BinaryIO) -> list[tuple[FileStamp, Colu
                 **dict(zip(_ARRAYS, log_arrays, strict=True)),
             ),
         )
-        for log, *log_arrays in zip(index.logs, *array_by_log.values(), strict=True)
+        for log, *log_arrays in zip(index.logs, *arrays_by_name.values(), strict=True)
     ]
 
 
