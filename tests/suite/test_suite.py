@@ -25,6 +25,7 @@ from searchlab.log.read import RESULT_FILE_NAME, read_log
 from searchlab.log.writer import compress_log, encode_log, write_log
 from searchlab.measure.suite import find_suite
 from searchlab.plugins import trust_plugins
+from searchlab.space import SPACES
 from searchlab.stats.random_search import count_draws_needed, expected_draws, parse_difficulty
 from searchlab.suite import replay
 from searchlab.suite.cards import TableCard
@@ -167,6 +168,18 @@ def test_every_kind_of_damage_is_named(copy: Path, sealed: Path) -> None:
     assert any("was not measured in the space that suite.toml specifies" in message for message in messages)
     assert any("there are no trajectories" not in message for message in spoilt("baselines/xgb.runs.parquet", b"x"))
     assert problems(copy) == []
+
+
+@pytest.mark.parametrize("builds_programs", [False, True])
+def test_a_table_with_duplicate_configs_is_refused(
+    copy: Path, builds_programs: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = copy / "tables" / "gemm-4x5x6-knob-1t.parquet"
+    log = read_log(path)
+    duplicates = [msgspec.structs.replace(log.records[0], index=index) for index in range(10, len(log.records))]
+    write_log(path, replace(log, records=(*log.records[:10], *duplicates)))
+    monkeypatch.setattr(SPACES.load(log.header.space.name), "builds_programs", builds_programs)
+    assert any("contains 134 duplicate configs" in message for message in problems(copy))
 
 
 def test_a_table_that_holds_drift_of_its_machine_is_refused(copy: Path) -> None:
