@@ -152,7 +152,7 @@ class LoggedRun:
         log = self.log
         if not np.isfinite(log.costs).any():
             return None
-        index, seconds, tied = find_best_trial(log.costs, log.final)
+        index, seconds, tied = find_best_trial(log)
         return BestProgram(
             workload=self.workload,
             strategy=self.strategy,

@@ -119,7 +119,7 @@ def _load_best_by_workload(logs_dir: Path) -> list[Best]:
     fastest_by_workload: dict[str, tuple[float, Path]] = {}
     for columns in columns_of_logs:
         if np.isfinite(columns.costs).any():
-            _, seconds, _ = find_best_trial(columns.costs, columns.final)
+            _, seconds, _ = find_best_trial(columns)
             workload = columns.header.workload
             if workload not in fastest_by_workload or seconds < fastest_by_workload[workload][0]:
                 fastest_by_workload[workload] = seconds, columns.path

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..arrays import Floats
 from ..records import Trial
 from .columns import Columns
 from .format import Final, Finalist, Log
@@ -39,16 +38,16 @@ def measure_noise(log: Log) -> float | None:
     return float(np.median(spreads)) if spreads else None
 
 
-def find_best_trial(costs: Floats, final: Final | None) -> tuple[int, float, list[int] | None]:
+def find_best_trial(log: Log | Columns) -> tuple[int, float, list[int] | None]:
     """Return the best trial of a run with at least one success: its index, its latest time in seconds, and its rivals.
 
     If the run has finalists, these are the winner and the other finalists within its noise; see :func:`find_winner`.
     Otherwise, the rivals are None.
     """
-    if final is None:
-        index = int(np.argmin(costs))
-        return index, float(costs[index]), None
-    best, tied = find_winner(final)
+    if log.final is None:
+        index = int(np.argmin(log.costs))
+        return index, float(log.costs[index]), None
+    best, tied = find_winner(log.final)
     return best.index, statistics.median(best.seconds), [finalist.index for finalist in tied]
 
 

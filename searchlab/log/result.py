@@ -116,7 +116,7 @@ class Result:
             failures = describe_failures((record.failure, record.message) for record in records)
             failures = failures or "it has no trials yet"
             raise SearchlabError(f"{self.log.path} has no successful trial: {failures}")
-        index, seconds, tied = find_best_trial(self.log.costs, self.log.final)
+        index, seconds, tied = find_best_trial(self.log)
         trials = self.log.trials
         tied_trials = None if tied is None else tuple(trials[i] for i in tied)
         return Best(trials[index], seconds, tied_trials, self)
