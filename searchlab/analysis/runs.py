@@ -150,7 +150,7 @@ class LoggedRun:
     def best_program(self) -> BestProgram | None:
         """The best program, or None if no trial has succeeded."""
         log = self.log
-        if not np.isfinite(log.costs).any():
+        if not log.has_success:
             return None
         index, seconds, tied = find_best_trial(log)
         return BestProgram(

@@ -8,8 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ..errors import SearchlabError, warn
 from ..log.read import make_no_logs_error, read_logs_in
 from ..log.result import Best, Result, load_log
@@ -164,7 +162,7 @@ def _load_results(logs: Logs) -> list[Result]:
 def _select_best(results: list[Result], target: Target | None) -> dict[Workload, Best]:
     """Return each workload's fastest trial for ``target``."""
     usable_results = [
-        result for result in results if ":" not in result.log.header.fingerprint and np.isfinite(result.log.costs).any()
+        result for result in results if ":" not in result.log.header.fingerprint and result.log.has_success
     ]
     if not usable_results:
         paths = ", ".join(str(result.log.path) for result in results[:4]) + (", ..." if len(results) > 4 else "")

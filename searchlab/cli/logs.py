@@ -7,7 +7,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.text import Text
@@ -118,7 +117,7 @@ def _load_best_by_workload(logs_dir: Path) -> list[Best]:
     columns_of_logs = read_logs(logs_dir, log_paths)
     fastest_by_workload: dict[str, tuple[float, Path]] = {}
     for columns in columns_of_logs:
-        if np.isfinite(columns.costs).any():
+        if columns.has_success:
             _, seconds, _ = find_best_trial(columns)
             workload = columns.header.workload
             if workload not in fastest_by_workload or seconds < fastest_by_workload[workload][0]:

@@ -412,6 +412,7 @@ class LoggedTrials:
 
     Attributes:
         changes: The changes of code and libraries, in order.
+        costs: The cost of each trial in seconds, or infinity if it failed, shape (trials,).
         batch_numbers: Each trial's batch number, shape (trials,).
         spent_seconds: Seconds spent on proposing, training, building and running, shape (trials, 4).
         part_seconds: The seconds of these that were spent on features and on checking, shape (trials, 2).
@@ -419,9 +420,15 @@ class LoggedTrials:
 
     header: Header
     changes: tuple[Changed, ...]
+    costs: Floats
     batch_numbers: Ints
     spent_seconds: Floats
     part_seconds: Floats
+
+    @property
+    def has_success(self) -> bool:
+        """Whether any trial succeeded."""
+        return bool(np.isfinite(self.costs).any())
 
     @cached_property
     def batch_starts(self) -> list[int]:
@@ -507,8 +514,7 @@ class Log(LoggedTrials):
         return [record.trial for record in self.records]
 
     @cached_property
-    def costs(self) -> Floats:
-        """The cost of each trial in seconds, or infinity if it failed, shape (trials,)."""
+    def costs(self) -> Floats:  # type: ignore[override]
         return np.array([record.cost for record in self.records], dtype=np.float64)
 
     @cached_property

@@ -111,7 +111,7 @@ class Result:
     @property
     def best(self) -> Best:
         """The best trial. Raises SearchlabError if no trial was successful."""
-        if not np.isfinite(self.log.costs).any():
+        if not self.log.has_success:
             records = self.log.records
             failures = describe_failures((record.failure, record.message) for record in records)
             failures = failures or "it has no trials yet"
@@ -195,7 +195,7 @@ class Result:
 
     def __repr__(self) -> str:
         log, header = self.log, self.log.header
-        best = f", best {format_speed(self.best.gflops, log.unit)}" if np.isfinite(log.costs).any() else ""
+        best = f", best {format_speed(self.best.gflops, log.unit)}" if log.has_success else ""
         return f"<Result of {header.name} on {header.workload}, seed {header.seed}: {len(log.records)} trials{best}>"
 
     def _repr_html_(self) -> str:
@@ -211,7 +211,7 @@ class Result:
             "seconds charged": f"{log.elapsed_seconds[-1]:.1f}" if log.records else "",
             "log": log.path,
         }
-        if np.isfinite(log.costs).any():
+        if log.has_success:
             best = self.best
             retimed = ", timed again at the end" if best.retimed else ""
             facts["best"] = f"{format_speed(best.gflops, log.unit)} in trial {best.trial.index}{retimed}"

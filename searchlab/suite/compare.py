@@ -92,7 +92,7 @@ def compute_dev_areas(suite: Suite) -> dict[str, float]:
     full_suite = suite.select_split(None)
     dev_part = suite.select_split("dev") if suite.select_split("dev").tables else full_suite
     areas: dict[str, float] = {}
-    tables = [table for table in dev_part.tables if np.isfinite(table.log.costs).any()]
+    tables = [table for table in dev_part.tables if table.log.has_success]
     for baseline in read_baselines(full_suite):
         if not tables or any(table.entry.name not in baseline.tables for table in tables):
             continue
