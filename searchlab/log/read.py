@@ -12,6 +12,7 @@ import io
 import os
 import zlib
 from codecs import BOM_UTF8
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -344,9 +345,7 @@ def decode_log(path: Path, log_bytes: bytes) -> Log:
 
 
 def _collect_lines(path: Path, lines: Iterable[Line], size: int) -> Log:
-    records: list[Record] = []
-    changes: list[Changed] = []
-    latest_by_type: dict[type, Any] = {}  # of the lines that are neither trials nor changes
+    contents_by_type: dict[type, list[Any]] = defaultdict(list)
     unknown_fields: list[str] = []
     for line in lines:
         if line.is_torn:
@@ -354,25 +353,20 @@ def _collect_lines(path: Path, lines: Iterable[Line], size: int) -> Log:
         if line.problem:
             raise SearchlabError(f"{path}, line {line.number}: {line.problem}")
         unknown_fields += [f"line {line.number}: {clause}" for clause in line.ignored_fields]
-        if type(line.content) is Record:
-            records.append(line.content)
-        elif isinstance(line.content, Changed):
-            changes.append(line.content)
-        elif not isinstance(line.content, UnknownLine):
-            latest_by_type[type(line.content)] = line.content
-    if Header not in latest_by_type:
+        contents_by_type[type(line.content)].append(line.content)
+    if not contents_by_type[Header]:
         raise SearchlabError(f"{path} has no header yet, so it cannot be read")
-    header = latest_by_type[Header]
+    header, records = contents_by_type[Header][0], contents_by_type[Record]
     if unknown_fields and not header.has_newer_format:
         more = f" (and {len(unknown_fields) - 1} more)" if len(unknown_fields) > 1 else ""
         warn(f"{path}, {unknown_fields[0]}; it is ignored{more}")
-    final, ended = latest_by_type.get(Final), latest_by_type.get(Ended)
+    final, ended = (next(reversed(contents_by_type[line_type]), None) for line_type in (Final, Ended))
     return Log(
         path,
         header,
         tuple(records),
         final if final and final.trials == len(records) else None,
         ended if ended and ended.trials == len(records) else None,
-        tuple(changes),
+        tuple(contents_by_type[Changed]),
         size,
     )
