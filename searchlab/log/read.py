@@ -331,17 +331,14 @@ def read_existing_log(path: Path) -> Log | None:
 
 def decode_log(path: Path, log_bytes: bytes) -> Log:
     """Decode the log whose bytes are ``log_bytes``. Raises SearchlabError at the first problem."""
-    is_table = path.suffix == PARQUET
-    if (
-        not is_table
-        and b'"searchlab_log"' not in log_bytes.partition(b"\n")[0]
-        and not HEADER_START.startswith(log_bytes)
-    ):
+    if path.suffix == PARQUET:
+        return _collect_lines(path, scan_lines(path, log_bytes), len(log_bytes))
+    if b'"searchlab_log"' not in log_bytes.partition(b"\n")[0] and not HEADER_START.startswith(log_bytes):
         raise SearchlabError(
             f'{path} is not a searchlab log: its first line has no "searchlab_log"; convert the files of other tuners '
             f"with `searchlab import`"
         )
-    return _collect_lines(path, scan_lines(path, log_bytes), len(log_bytes) if is_table else log_bytes.rfind(b"\n") + 1)
+    return _collect_lines(path, scan_lines(path, log_bytes), log_bytes.rfind(b"\n") + 1)
 
 
 def _collect_lines(path: Path, lines: Iterable[Line], size: int) -> Log:
