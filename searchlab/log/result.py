@@ -39,14 +39,16 @@ class Best:
 
     Attributes:
         trial: The trial.
-        seconds: The latest median time of one execution, in seconds. If :attr:`retimed`, the trial was measured as a
-            finalist.
+        gflops: The latest throughput, in the log's unit, or the inverse cost of a value. If :attr:`retimed`, the trial
+            was measured as a finalist.
+        seconds: The latest median time of one execution, in seconds.
         tied: The other finalists within the winner's noise, or None if there are no finalists; see
             :func:`~searchlab.log.reliability.find_winner`.
         result: The run.
     """
 
     trial: Trial
+    gflops: float
     seconds: float
     tied: tuple[Trial, ...] | None
     result: Result = field(repr=False, compare=False)
@@ -60,11 +62,6 @@ class Best:
     @property
     def config(self) -> Config:
         return self.trial.config
-
-    @property
-    def gflops(self) -> float:
-        """The latest throughput, in the log's unit, or the inverse cost of a value."""
-        return self.result.log.flops / self.seconds / 1e9
 
     @property
     def retimed(self) -> bool:
@@ -119,7 +116,7 @@ class Result:
         index, seconds, tied = find_best_trial(self.log)
         trials = self.log.trials
         tied_trials = None if tied is None else tuple(trials[i] for i in tied)
-        return Best(trials[index], seconds, tied_trials, self)
+        return Best(trials[index], self.log.flops / seconds / 1e9, seconds, tied_trials, self)
 
     @cached_property
     def workload(self) -> Workload:
