@@ -390,7 +390,7 @@ class HyperPlan:
             "seeds": self.seed_count,
         }
         for problem in self._select_visible_problems(hold_out):
-            header = msgspec.to_builtins(problem.run.header())
+            header = msgspec.to_builtins(problem.run.header)
             header["code"].pop("table", None)  # it includes the tables of workloads that are held out
             facts = {key: header[key] for key in (*IDENTITY_FIELDS, "code", "defaults", "versions")}
             facts |= {"trials": problem.run.trials, "table": problem.table_digest}

@@ -11,11 +11,12 @@ import msgspec
 
 from ..errors import SearchlabError
 from ..files import real_path
-from ..log.format import Header, Log
+from ..log.format import Header
 from ..log.read import read_existing_log
-from ..log.writer import OtherRun, check_identity, describe_remedies, move_aside
+from ..log.writer import OtherRun, check_identity, move_aside
 from ..workload import Function
 from .plan import Run
+from .replay import make_reproduction_error
 
 
 def discard_log(run: Run, error: OtherRun) -> None:
@@ -68,34 +69,26 @@ def open_runs(
         for earlier_run in run.warm_start.runs:
             if real_path(path := earlier_run.log.path) in study_log_paths:
                 raise SearchlabError(f"{path} is a warm start and cannot also be the log; choose a different log file")
-        if (log := read_once(run.log_path)) is not None:
-            try:
-                _check_log(run, log, on_this_machine)
-            except OtherRun as error:
-                on_other_run(run, error)
-                log = None
-        opened_runs.append(replace(run, existing_log=log))
+        run = replace(run, existing_log=read_once(run.log_path))
+        try:
+            _check_log(run, on_this_machine)
+        except OtherRun as error:
+            on_other_run(run, error)
+            run = replace(run, existing_log=None)
+        opened_runs.append(run)
     return opened_runs
 
 
-def _check_log(run: Run, log: Log, on_this_machine: bool) -> None:
-    """Raise OtherRun if ``run`` cannot continue ``log``, as far as this is known before the run.
+def _check_log(run: Run, on_this_machine: bool) -> None:
+    """Raise OtherRun if ``run`` cannot continue its existing log, as far as this is known before the run.
 
     Other code may turn out not to reproduce the logged trials, unless it is that of a function, whose costs are those
     of the old code in any case.
     """
-    header = run.header() if on_this_machine else msgspec.structs.replace(run.header(), host=log.header.host)
+    if (log := run.existing_log) is None:
+        return
+    header = run.header if on_this_machine else msgspec.structs.replace(run.header, host=log.header.host)
     check_identity(run.log_path, log.header, header)
     is_function = isinstance(run.space.workload, Function) and not run.settings.replays
     if is_function and log.records and log.code.get("workload") != run.code_digests["workload"]:
         raise make_reproduction_error(run, log, "Its trials were measured by the old function")
-
-
-def make_reproduction_error(run: Run, log: Log, detail: str) -> OtherRun:
-    """Return the error to raise if the code of ``run`` does not reproduce ``log``; ``detail`` is a sentence."""
-    changes = run.changes_since(log)
-    cause = f"these have changed: {changes}" if changes else "the policy or space is not deterministic"
-    return OtherRun(
-        f"{log.path} cannot be continued, since {cause}",
-        f"restore what wrote it, {describe_remedies(log.header)}. {detail}",
-    )

@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -163,8 +163,9 @@ class Run:
         """The conditions of this run's measurements if it is executed on this machine."""
         return encode_conditions(self.host, self.space.target.to_json(), self.settings.identity())
 
-    def header(self, workers: int = 1, all_costs: SpaceCosts | None = None) -> Header:
-        """Return the header for the run's log. The arguments come from the measurer."""
+    @cached_property
+    def header(self) -> Header:
+        """The header for the run's log, without what only the measurer knows: its workers, and the optimum."""
         is_local = self.settings.exclusive  # this machine is measured
         target, workload = self.space.target, self.space.workload
         strategy = self.strategy
@@ -195,11 +196,8 @@ class Run:
             label=strategy.label,
             space_label=self.space_choice.label,
             space_size=self.space_choice.size,
-            optimum=all_costs.optimum if all_costs else None,
-            random=summarize_random_draws(all_costs, self.trials),
             contrasts=self.contrasts,
             effective=dict(self.effective_options),
-            workers=workers,
             versions=dict(library_versions()),
             code=dict(self.code_digests),
             defaults=dict(self.default_options),

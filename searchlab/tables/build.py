@@ -312,7 +312,7 @@ def _is_complete(table: TableRun) -> bool:
     if path == run.log_path or not path.exists():
         return False
     log = read_log(path)
-    check_identity(path, log.header, run.header())
+    check_identity(path, log.header, run.header)
     if len(log.records) < run.trials:
         raise SearchlabError(
             f"{path} is a complete table of {len(log.records)} configs instead of {run.trials}; remove it or choose "

@@ -84,7 +84,7 @@ def test_programs_are_known_only_on_the_host_that_ran_them(
         {"workloads": ["gemm:8x8x8"], "spaces": ["knob-template"], "policies": ["random"], "seeds": 2}
     )
     run = study.plan().runs[0]
-    header = run.header()
+    header = run.header
     header = header if same_host else msgspec.structs.replace(header, host={"cpu": "Another CPU"})
     (tmp_path / run.log_path).parent.mkdir(parents=True)
     with LogWriter(tmp_path / run.log_path, header) as writer:
