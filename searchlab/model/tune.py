@@ -295,7 +295,7 @@ def _get_best_seconds(result: Result) -> float:
 
 def time_untuned(tasks: Sequence[Task], target: Target) -> list[float]:
     """Return the cost of each task's untuned program in seconds; infinite if it cannot be measured."""
-    with ScratchFolder() as folder, closing(MeasurerCache(Path())) as measurers:
+    with ScratchFolder() as folder, closing(MeasurerCache()) as measurers:
         return _measure_untuned(tasks, target, default_settings(target), measurers, Path(folder))
 
 
@@ -395,7 +395,7 @@ def _take_turns(
         The decisions, the results, and the costs of the untuned programs.
     """
     with ExitStack() as stack:
-        measurers = stack.enter_context(closing(MeasurerCache(Path())))
+        measurers = stack.enter_context(closing(MeasurerCache()))
         model_progress = _ModelProgress(stack.enter_context(open_progress(progress)), tasks, trial_budget)
         run_loops = [stack.enter_context(RunLoop(run, measurers.for_run(run), model_progress.on_trial)) for run in runs]
         decision_log = stack.enter_context(closing(DecisionLog(out_dir / DECISIONS_FILE, header)))

@@ -61,7 +61,6 @@ class StudyContext:
 
     Attributes:
         study_id: A unique name for this execution of the study.
-        base_dir: The directory that relative paths start from.
         shared_folder: A folder that is visible on every machine that shares the directory of the logs.
         pickled_measurements: The pickled measurements with which every run begins.
         trusts_plugins: Whether warm-start logs may cause arbitrary modules to be imported.
@@ -70,7 +69,6 @@ class StudyContext:
     """
 
     study_id: str
-    base_dir: Path
     shared_folder: Path
     pickled_measurements: bytes
     trusts_plugins: bool
@@ -146,7 +144,6 @@ class Dispatch:
         self,
         executor: RunExecutor,
         runs: Sequence[Run],
-        base_dir: Path,
         measurements: MeasurementsByConditions,
         on_run: OnChargedRun,
     ) -> None:
@@ -158,7 +155,6 @@ class Dispatch:
         self._shared_folder = ScratchFolder(str(folder), ".shared-")
         self._context = StudyContext(
             uuid.uuid4().hex,
-            base_dir.absolute(),
             Path(self._shared_folder.name),
             pickle.dumps(measurements),
             trusts(),
@@ -212,7 +208,10 @@ class Dispatch:
 
     def _submit(self, batch: list[PendingRun]) -> None:
         runs = [pending_run.run for pending_run in batch]
-        runs = [replace(run, log_path=run.log_path.absolute(), existing_log=None) for run in runs]
+        runs = [
+            replace(run, log_path=run.log_path.absolute(), base_dir=run.base_dir.absolute(), existing_log=None)
+            for run in runs
+        ]
         logs: list[bytes | None] = [None] * len(runs)
         if not self._executor.shares_logs:
             logs = [read_log_bytes(run.log_path) if run.log_path.is_file() else None for run in runs]
@@ -378,12 +377,12 @@ class _WorkerCache:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self._study_id = ""
-        self._measurers = MeasurerCache(Path())
+        self._measurers = MeasurerCache()
 
     def open_measurers(self, context: StudyContext) -> MeasurerCache:
         if context.study_id != self._study_id:
             self._measurers.close()
-            self._study_id, self._measurers = context.study_id, MeasurerCache(context.base_dir)
+            self._study_id, self._measurers = context.study_id, MeasurerCache()
         self._measurers.replace_measurements(pickle.loads(context.pickled_measurements))
         return self._measurers
 

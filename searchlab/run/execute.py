@@ -23,7 +23,6 @@ from .progress import announce
 def execute(
     runs: Sequence[Run],
     *,
-    base_dir: Path,
     on_run: OnChargedRun,
     executor: RunExecutor | None = None,
     on_ready: Callable[[], None] = lambda: None,
@@ -35,7 +34,6 @@ def execute(
 
     Args:
         runs: The runs. Runs with an existing log are resumed.
-        base_dir: The directory that relative paths start from.
         on_run: Called when a run begins.
         executor: Where to execute the runs, or None to execute them one after the other in this process. On an
             executor, runs share only the measurements in existing logs, so the results do not depend on which runs
@@ -51,7 +49,7 @@ def execute(
     """
     logs: dict[Path, Log] = {}
     failures: dict[Path, SearchlabError] = {}
-    with closing(MeasurerCache(base_dir)) as measurers:
+    with closing(MeasurerCache()) as measurers:
         if executor is None or not runs[0].settings.exclusive:  # else an executor may measure other machines
             measurers.for_run(runs[0])  # rejects invalid settings before any log is read
         runs = open_runs(runs, study_runs or runs, on_this_machine=executor is None)
@@ -63,7 +61,7 @@ def execute(
             outcomes = _search_in_process(runs, measurers, on_run)
         else:
             measurers.close()
-            outcomes = Dispatch(executor, runs, base_dir, measurers.measurements, on_run).execute_runs()
+            outcomes = Dispatch(executor, runs, measurers.measurements, on_run).execute_runs()
         for run, outcome in outcomes:
             if isinstance(outcome, SearchlabError):
                 failures[run.log_path] = outcome
@@ -75,10 +73,10 @@ def execute(
     return logs
 
 
-def execute_run(run: Run, base_dir: Path, on_run: OnChargedRun) -> Log:
+def execute_run(run: Run, on_run: OnChargedRun) -> Log:
     """Execute ``run`` in this process and return its log. If the run fails, its SearchlabError is raised."""
     try:
-        return execute([run], base_dir=base_dir, on_run=on_run)[run.log_path]
+        return execute([run], on_run=on_run)[run.log_path]
     except RunsFailed as runs_failed:
         assert runs_failed.__cause__ is not None
         error = runs_failed.__cause__

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 from ..measure.contract import Conditions, MeasurementsByProgram, Measurer, encode_conditions
 from ..measure.settings import Settings
@@ -18,17 +17,13 @@ MeasurementsByConditions = dict[Conditions, MeasurementsByProgram]
 class MeasurerCache:
     """Creates the measurer for each run in turn. Consecutive runs with the same settings and target share a measurer.
 
-    Args:
-        base_dir: The directory that relative paths start from.
-
     Attributes:
         measurements: The measurements of programs that are not measured again. Each run uses only those under its own
             conditions.
     """
 
-    def __init__(self, base_dir: Path) -> None:
+    def __init__(self) -> None:
         self.measurements: MeasurementsByConditions = {}
-        self._base_dir = base_dir
         self._settings_and_target: tuple[Settings, Target | None] | None = None
         self._measurer: Measurer | None = None
 
@@ -38,7 +33,7 @@ class MeasurerCache:
         if self._measurer is None or settings_and_target != self._settings_and_target:
             self.close()
             measurements = {} if run.settings.replays else self.measurements.setdefault(run.conditions, {})
-            self._measurer = run.settings.make(run.space.target, measurements, self._base_dir)
+            self._measurer = run.settings.make(run.space.target, measurements, run.base_dir)
             self._settings_and_target = settings_and_target
         return self._measurer
 

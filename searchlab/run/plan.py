@@ -95,6 +95,7 @@ class Run:
     Attributes:
         batch: The number of configs to request from the policy at a time.
         effective_options: The options with which the policy runs instead of those specified; see Policy.effective.
+        base_dir: The directory that relative paths in ``settings`` start from.
         contrasts: The pairs of strategies that the study registers for comparison.
         starts: The text hashed into the seed of the first configs; see Header.starts.
         code_digests: The digests of the source code that decides the run; see :func:`digest_code`.
@@ -110,6 +111,7 @@ class Run:
     budget: Budget
     settings: Settings
     log_path: Path
+    base_dir: Path = Path()
     warm_start: WarmStart = field(default_factory=WarmStart)
     effective_options: Mapping[str, Any] = field(default_factory=dict)
     contrasts: tuple[tuple[str, str], ...] = ()
@@ -252,7 +254,7 @@ def derive_seed(seed: int, name: str) -> int:
     return int.from_bytes(hashlib.sha256(text).digest()[:4], "big")
 
 
-def plan_run(run: Run, earlier_runs: EarlierRuns | None = None, base_dir: Path = Path()) -> Run:
+def plan_run(run: Run, earlier_runs: EarlierRuns | None = None) -> Run:
     """Complete a run: its warm start, the options with which its policy runs, and what its log records of code.
 
     Nothing is measured, but the policy is created once to detect invalid options. The plan is also valid for other
@@ -261,7 +263,6 @@ def plan_run(run: Run, earlier_runs: EarlierRuns | None = None, base_dir: Path =
     Args:
         run: The run, without the fields that are planned here.
         earlier_runs: The runs from which it starts, as far as they are usable.
-        base_dir: The directory that a table's relative path starts from.
 
     Raises:
         SearchlabError: If an option is invalid.
@@ -284,7 +285,7 @@ def plan_run(run: Run, earlier_runs: EarlierRuns | None = None, base_dir: Path =
         )
         strategy = replace(strategy, features=strategy.without_programs)
     earlier_runs = earlier_runs or EarlierRuns()
-    machine = settings.machine_name(space.target, base_dir) if earlier_runs.directories else ""
+    machine = settings.machine_name(space.target, run.base_dir) if earlier_runs.directories else ""
     warm_start = earlier_runs.make_warm_start(run.space_choice, strategy, machine)
     run = replace(run, strategy=strategy, warm_start=warm_start)
     policy, _ = run.start()
@@ -298,13 +299,13 @@ def plan_run(run: Run, earlier_runs: EarlierRuns | None = None, base_dir: Path =
     return replace(
         run,
         effective_options=policy.effective,
-        code_digests=digest_code(run, base_dir),
+        code_digests=digest_code(run),
         default_options=collect_default_options(run),
     )
 
 
-def digest_code(run: Run, base_dir: Path = Path()) -> dict[str, str]:
-    """Return the digests of the source code that decides a run, by role. A table's path starts from ``base_dir``.
+def digest_code(run: Run) -> dict[str, str]:
+    """Return the digests of the source code that decides a run, by role.
 
     The roles are ``core`` (searchlab itself), ``workload``, ``space``, ``policy``, ``cost_model`` and ``table``.
     A function that is passed as an option counts as part of its plug-in.
@@ -314,7 +315,7 @@ def digest_code(run: Run, base_dir: Path = Path()) -> dict[str, str]:
         options = {**plugin.options, **run.space.made_with} if role == "space" else plugin.options
         digests[role] = source_digest(cls, *iterate_functions(options))
     if isinstance(run.settings, TableSettings):
-        digests["table"] = run.settings.content_digest(base_dir)
+        digests["table"] = run.settings.content_digest(run.base_dir)
     workload = run.space.workload
     functions = [workload.load()] if isinstance(workload, Function) and not run.settings.replays else []
     return {"core": core_digest(), "workload": source_digest(type(workload), *functions), **digests}

@@ -222,12 +222,13 @@ class Study:
                 spec.budget(policy_entry, all_costs),
                 space.settings,
                 space.directory / file_name(strategy.label),
+                base_dir=self.base,
                 contrasts=tuple(spec.contrasts),
                 starts=strategy.name if spec.starts == "own" else "",
             )
             sources = self._warm_start_sources(policy_entry)
             try:
-                runs.append((sources, plan_run(run, earlier_runs[sources], self.base)))
+                runs.append((sources, plan_run(run, earlier_runs[sources])))
             except UnsupportedSpace as error:
                 skipped.append(f"{run.log_path} is not searched: {error}")
         return runs, skipped
@@ -440,7 +441,6 @@ class Study:
             if runs:
                 logs = execute(
                     runs,
-                    base_dir=self.base,
                     on_run=on_each_run,
                     executor=run_executor,
                     on_ready=write_files,

@@ -135,6 +135,6 @@ def tune(
         earlier_runs.check_used([run.warm_start])
         warn_of_a_busy_machine([run])
         with show_progress(progress, [run], lambda *_: on_trial) as on_run:
-            complete_log = execute_run(run, Path(), on_run)
+            complete_log = execute_run(run, on_run)
         warn_of_results([run], {run.log_path: complete_log})
     return Result(complete_log, run.space)

@@ -67,7 +67,7 @@ def test_a_measurer_that_ends_with_its_executor_is_kept(
     (run, *_), _ = table_study(tmp_path).plan()
     runs = [replace(run, log_path=tmp_path / f"{number}.jsonl", settings=LocalSettings()) for number in range(3)]
     context = StudyContext(
-        f"{keeps_workers}{failing}", tmp_path, tmp_path, pickle.dumps({}), False, keeps_workers, describe_machine()
+        f"{keeps_workers}{failing}", tmp_path, pickle.dumps({}), False, keeps_workers, describe_machine()
     )
     for next_run in runs:
         assert execute_in_worker(context, cloudpickle.dumps([next_run]), [None]) == [RunOutcome(traceback_text=failing)]
