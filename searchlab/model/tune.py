@@ -34,7 +34,7 @@ from ..run.open import open_runs
 from ..run.plan import DEFAULT_SPACES, OnChargedTrial, Run, plan_run
 from ..run.progress import RunProgress, open_progress
 from ..run.strategy import SpaceChoice, Strategy
-from ..run.warm_start import EarlierRuns, Source
+from ..run.warm_start import Source, WarmStart
 from ..target import Target, resolve_target
 from .compiled import ModelComparison, compare_models
 from .decisions import DECISIONS_FILE, Decision, DecisionLog, DecisionsHeader
@@ -355,7 +355,7 @@ def plan_tasks(
     warm_start: Sequence[Source] = (),
 ) -> tuple[list[Task], list[Run], dict[str, str]]:
     """Return the tasks that one of ``space_specs`` supports, their runs, and why the other tasks are left out."""
-    earlier_runs = EarlierRuns.from_sources(warm_start, settings.statistic)
+    earlier_runs = WarmStart.from_sources(warm_start, settings.statistic)
     tunable_tasks: list[Task] = []
     runs: list[Run] = []
     left_out: dict[str, str] = {}
@@ -370,7 +370,8 @@ def plan_tasks(
             continue
         budget = Budget(UNLIMITED, stop_after=stop_after)
         log_path = logs_dir / _make_log_name(task)
-        run = plan_run(Run(space_choice, strategy, seed, batch, budget, settings, log_path), earlier_runs)
+        run = Run(space_choice, strategy, seed, batch, budget, settings, log_path, warm_start=earlier_runs)
+        run = plan_run(run)
         runs += open_runs([run], [run])
         tunable_tasks.append(task)
     earlier_runs.check_used([run.warm_start for run in runs])

@@ -64,7 +64,7 @@ def open_runs(
                 statistic = run.settings.statistic
                 warm_start = run.warm_start.restore(header, run.log_path, run.space_choice, run.strategy, statistic)
             else:
-                warm_start = run.warm_start.exclude(study_log_paths)
+                warm_start = run.warm_start.exclude_logs(study_log_paths)
             run = replace(run, warm_start=warm_start)
         for earlier_run in run.warm_start.runs:
             if real_path(path := earlier_run.log.path) in study_log_paths:

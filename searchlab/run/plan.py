@@ -31,7 +31,7 @@ from ..space import PARAMETERS, SPACES, Space
 from ..stats.random_search import RandomDraws
 from ..workload import WORKLOADS, Function, Kernel, Workload, kind_of
 from .strategy import SpaceChoice, Strategy
-from .warm_start import EarlierRuns, WarmStart
+from .warm_start import WarmStart
 
 DEFAULT_POLICY = "gp-prior"
 """The policy of a single run. Of the baselines on the tables of CPU programs, it has the largest area."""
@@ -254,15 +254,14 @@ def derive_seed(seed: int, name: str) -> int:
     return int.from_bytes(hashlib.sha256(text).digest()[:4], "big")
 
 
-def plan_run(run: Run, earlier_runs: EarlierRuns | None = None) -> Run:
-    """Complete a run: its warm start, the options with which its policy runs, and what its log records of code.
+def plan_run(run: Run) -> Run:
+    """Complete a run: its usable warm start, the options with which its policy runs, and what its log records of code.
 
     Nothing is measured, but the policy is created once to detect invalid options. The plan is also valid for other
     seeds.
 
     Args:
-        run: The run, without the fields that are planned here.
-        earlier_runs: The runs from which it starts, as far as they are usable.
+        run: The run, without the fields that are planned here. Its warm start contains all specified runs.
 
     Raises:
         SearchlabError: If an option is invalid.
@@ -284,9 +283,8 @@ def plan_run(run: Run, earlier_runs: EarlierRuns | None = None) -> Run:
             f"{strategy.features!r}, which requires programs: configs in {plugin.name} have none"
         )
         strategy = replace(strategy, features=strategy.without_programs)
-    earlier_runs = earlier_runs or EarlierRuns()
-    machine = settings.machine_name(space.target, run.base_dir) if earlier_runs.directories else ""
-    warm_start = earlier_runs.make_warm_start(run.space_choice, strategy, machine)
+    machine = settings.machine_name(space.target, run.base_dir) if run.warm_start.directories else ""
+    warm_start = run.warm_start.exclude_other_machines(machine, space).select(run.space_choice, strategy)
     run = replace(run, strategy=strategy, warm_start=warm_start)
     policy, _ = run.start()
     learned_trials = len(warm_start.trials) + (run.trials - 1) // run.batch * run.batch  # before the last batch

@@ -5,7 +5,6 @@ For a single run, use :func:`~searchlab.run.tune.tune`.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
@@ -40,24 +39,7 @@ from .plan import OnRun, Plan, Run, make_space_spec, plan_run, select_shard
 from .progress import show_progress
 from .spec import SUITE_KEYS, PluginEntry, PolicyEntry, StudySpec, budget_of
 from .strategy import SpaceChoice, Strategy
-from .warm_start import EarlierRuns, WarmStart
-
-Sources = tuple[str, ...]
-"""The sources of a warm start, as a study specifies them."""
-
-
-@dataclass(frozen=True)
-class PlannedSpace:
-    """A space that a study searches.
-
-    Attributes:
-        directory: The directory for its logs, relative to the results directory.
-        settings: How to measure its configs.
-    """
-
-    directory: Path
-    choice: SpaceChoice
-    settings: Settings
+from .warm_start import WarmStart
 
 
 @dataclass
@@ -169,72 +151,68 @@ class Study:
         ]
         _check_distinct("policy", [file_name(strategy.label) for _, strategy in strategies])
         self._check_references(strategies)
-        space_groups, skipped = self._plan_spaces()
-        statistic = space_groups[0][0].settings.statistic
-        earlier_runs = {
-            sources: EarlierRuns.from_sources(sources, statistic, self.base)
-            for sources in dict.fromkeys(self._warm_start_sources(policy_entry) for policy_entry, _ in strategies)
-        }
-        runs: list[Run] = []
-        warm_starts: dict[Sources, list[WarmStart]] = defaultdict(list)
-        for spaces in space_groups:
-            first_seed_runs: list[Run] = []
-            for space in spaces:
-                space_runs, skipped_strategies = self._plan_space_runs(space, strategies, earlier_runs)
-                for sources, run in space_runs:
-                    first_seed_runs.append(run)
-                    warm_starts[sources].append(run.warm_start)
-                skipped += skipped_strategies
-            runs += [
-                replace(run, seed=seed, log_path=run.log_path / f"seed{seed}.jsonl")
-                for seed in spec.seed_list
-                for run in first_seed_runs
-            ]
-        if not runs and spec.policies:
+        spaces, skipped = self._plan_spaces()
+        first_seed_runs, skipped_strategies = self._plan_first_seed(spaces, strategies)
+        skipped += skipped_strategies
+        if not first_seed_runs and spec.policies:
             raise SearchlabError("no policy in the study can search any of its spaces. " + "; ".join(skipped))
-        for sources, run_warm_starts in warm_starts.items():
-            earlier_runs[sources].check_used(run_warm_starts)
+        runs = [
+            replace(run, seed=seed, log_path=run.log_path / f"seed{seed}.jsonl")
+            for seed in spec.seed_list
+            for run in first_seed_runs
+        ]
+        if self.suite is not None:  # table by table
+            directories = [directory for directory, _, _ in spaces]
+            runs.sort(key=lambda run: directories.index(run.log_path.parents[1]))
         return Plan(runs, skipped)
 
-    def _plan_space_runs(
-        self,
-        space: PlannedSpace,
-        strategies: Sequence[tuple[PolicyEntry, Strategy]],
-        earlier_runs: Mapping[Sources, EarlierRuns],
-    ) -> tuple[list[tuple[Sources, Run]], list[str]]:
-        """Plan a run for each strategy that can search ``space``, with the first seed and a directory for its log.
+    def _plan_first_seed(
+        self, spaces: Sequence[tuple[Path, SpaceChoice, Settings]], strategies: Sequence[tuple[PolicyEntry, Strategy]]
+    ) -> tuple[list[Run], list[str]]:
+        """Plan a run for each space and each strategy that can search it, with a directory for its log.
 
         Returns:
-            The runs, each with the sources of its warm start, and a sentence for each strategy that is skipped.
+            The runs, and a sentence for each strategy that is skipped.
         """
         spec = self.spec
-        runs: list[tuple[Sources, Run]] = []
+        sources_by_strategy = {
+            strategy.label: tuple(spec.warm_start if policy_entry.warm_start is None else policy_entry.warm_start)
+            for policy_entry, strategy in strategies
+        }
+        statistic = spaces[0][2].statistic
+        warm_starts = {
+            sources: WarmStart.from_sources(sources, statistic, self.base)
+            for sources in dict.fromkeys(sources_by_strategy.values())
+        }
+        runs: list[Run] = []
         skipped: list[str] = []
-        all_costs = cache(partial(self._read_all_costs, space))
-        for policy_entry, strategy in strategies:
-            if policy_entry.spaces and space.choice.name not in policy_entry.spaces:
-                continue
-            run = Run(
-                space.choice,
-                strategy,
-                spec.seed_list[0],
-                policy_entry.batch or spec.batch,
-                spec.budget(policy_entry, all_costs),
-                space.settings,
-                space.directory / file_name(strategy.label),
-                base_dir=self.base,
-                contrasts=tuple(spec.contrasts),
-                starts=strategy.name if spec.starts == "own" else "",
-            )
-            sources = self._warm_start_sources(policy_entry)
-            try:
-                runs.append((sources, plan_run(run, earlier_runs[sources])))
-            except UnsupportedSpace as error:
-                skipped.append(f"{run.log_path} is not searched: {error}")
+        for directory, space_choice, settings in spaces:
+            all_costs = cache(partial(self._read_all_costs, space_choice, settings))
+            for policy_entry, strategy in strategies:
+                if policy_entry.spaces and space_choice.name not in policy_entry.spaces:
+                    continue
+                run = Run(
+                    space_choice,
+                    strategy,
+                    spec.seed_list[0],
+                    policy_entry.batch or spec.batch,
+                    spec.budget(policy_entry, all_costs),
+                    settings,
+                    directory / file_name(strategy.label),
+                    self.base,
+                    warm_starts[sources_by_strategy[strategy.label]],
+                    contrasts=tuple(spec.contrasts),
+                    starts=strategy.name if spec.starts == "own" else "",
+                )
+                try:
+                    runs.append(plan_run(run))
+                except UnsupportedSpace as error:
+                    skipped.append(f"{run.log_path} is not searched: {error}")
+        for sources, warm_start in warm_starts.items():
+            selected = [run.warm_start for run in runs if sources_by_strategy[run.strategy.label] == sources]
+            if selected:
+                warm_start.check_used(selected)
         return runs, skipped
-
-    def _warm_start_sources(self, policy_entry: PolicyEntry) -> Sources:
-        return tuple(self.spec.warm_start if policy_entry.warm_start is None else policy_entry.warm_start)
 
     def _check_references(self, strategies: Sequence[tuple[PolicyEntry, Strategy]]) -> None:
         """Raise SearchlabError if a contrast or claim refers to a strategy that is not in the study."""
@@ -261,24 +239,23 @@ class Study:
                     hint = did_you_mean(name, choices)
                     raise SearchlabError(f"{study_key} refer to the strategy {name!r}, which is not in the study{hint}")
 
-    def _read_all_costs(self, space: PlannedSpace) -> SpaceCosts | None:
-        if not space.settings.replays:
+    def _read_all_costs(self, space_choice: SpaceChoice, settings: Settings) -> SpaceCosts | None:
+        if not settings.replays:
             return None
-        with space.settings.make(space.choice.space.target, {}, self.base) as measurer:
-            return measurer.all_costs(space.choice.space)
+        with settings.make(space_choice.space.target, {}, self.base) as measurer:
+            return measurer.all_costs(space_choice.space)
 
-    def _plan_spaces(self) -> tuple[list[list[PlannedSpace]], list[str]]:
-        """Return groups of spaces, in which runs are ordered by seed, and a sentence for each space that is skipped.
+    def _plan_spaces(self) -> tuple[list[tuple[Path, SpaceChoice, Settings]], list[str]]:
+        """Return the spaces, each with a directory for its logs and how to measure its configs.
 
-        In a suite, each table is a separate group; otherwise, there is only one group.
+        There is also a sentence for each space that is skipped.
         """
         spec = self.spec
         if self.suite is not None:
             noise = spec.suite_selection is not None and spec.suite_selection.noise
-            tables = self.suite.tables
             return [
-                [PlannedSpace(Path(table.entry.name), SpaceChoice.from_table(table), table.settings(noise))]
-                for table in tables
+                (Path(table.entry.name), SpaceChoice.from_table(table), table.settings(noise))
+                for table in self.suite.tables
             ], []
         workloads = [self.objects.workloads.get(text) or parse_workload(text) for text in spec.workloads]
         space_entries = spec.space_entries
@@ -288,7 +265,7 @@ class Study:
         if target is None and len(self.objects.spaces) < len(spec.spaces):  # Space objects have their own target
             target = resolve_target((spec.measure or LocalSettings()).default_target(self.base))
         measurable_spaces = spec.measure.measurable_spaces(self.base) if spec.measure else None
-        spaces: list[PlannedSpace] = []
+        spaces: list[tuple[Path, SpaceChoice, Settings]] = []
         skipped: list[str] = []
         for workload in workloads:
             for space_entry in space_entries:
@@ -303,10 +280,10 @@ class Study:
                     skipped.append(f"{workload} is not searched in {space_entry.title}: {error}")
                     continue
                 directory = Path(file_name(str(workload)), file_name(space_entry.title))
-                spaces.append(PlannedSpace(directory, choice, settings_for(workload, spec.measure)))
+                spaces.append((directory, choice, settings_for(workload, spec.measure)))
         if not spaces:
             raise SearchlabError("no space in the study supports any of its workloads. " + "; ".join(skipped))
-        return [spaces], skipped
+        return spaces, skipped
 
     def _make_space(self, workload: Workload, space_entry: PluginEntry, target: Target | None) -> SpaceChoice:
         """Create the space of an entry. Raises UnsupportedWorkload if it has no programs for the workload."""

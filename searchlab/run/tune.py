@@ -22,7 +22,7 @@ from .plan import DEFAULT_POLICY, OnTrial, Run, list_default_spaces, make_space_
 from .progress import show_progress
 from .spec import budget_of
 from .strategy import SpaceChoice, Strategy
-from .warm_start import EarlierRuns, Source
+from .warm_start import Source, WarmStart
 
 
 @checks_arguments
@@ -118,7 +118,7 @@ def tune(
         target = settings.default_target()
     resolved_target = None if target is None else resolve_target(target)
     sources = [warm_start] if isinstance(warm_start, str | Path | Result) else warm_start
-    earlier_runs = EarlierRuns.from_sources(sources, settings.statistic)
+    earlier_runs = WarmStart.from_sources(sources, settings.statistic)
     specs = list_default_spaces(parsed_workload) if spec is None else [spec]
     with nullcontext() if log else ScratchFolder() as folder:
         run = Run(
@@ -129,9 +129,10 @@ def tune(
             budget_of(trials, seconds, stop_after),
             settings,
             Path(log or f"{folder}/log.jsonl"),
+            warm_start=earlier_runs,
             discard=discard,
         )
-        run = plan_run(run, earlier_runs)
+        run = plan_run(run)
         earlier_runs.check_used([run.warm_start])
         warn_of_a_busy_machine([run])
         with show_progress(progress, [run], lambda *_: on_trial) as on_run:
