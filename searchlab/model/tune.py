@@ -29,8 +29,7 @@ from ..options import Batch, Seed, Trials, checks_arguments
 from ..plugins import Plugin, PluginSpec
 from ..run.execute import warn_of_a_busy_machine
 from ..run.loop import RunLoop
-from ..run.measurers import MeasurerCache
-from ..run.open import open_runs
+from ..run.open import MeasurerCache, open_runs
 from ..run.plan import DEFAULT_SPACES, OnChargedTrial, Run, plan_run
 from ..run.progress import RunProgress, open_progress
 from ..run.strategy import SpaceChoice, Strategy

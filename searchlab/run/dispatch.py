@@ -32,7 +32,7 @@ from ..machine.lock import lock_machine
 from ..machine.scratch import ScratchFolder
 from ..plugins import trust_plugins, trusts
 from .loop import search
-from .measurers import MeasurementsByConditions, MeasurerCache
+from .open import MeasurementsByConditions, MeasurerCache
 from .plan import OnChargedRun, OnChargedTrial, Run
 
 MAX_LOSSES = 5

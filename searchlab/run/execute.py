@@ -14,8 +14,7 @@ from ..machine.host import observe_load
 from ..units import VALUES
 from .dispatch import Dispatch, Outcomes
 from .loop import search
-from .measurers import MeasurerCache
-from .open import open_runs
+from .open import MeasurerCache, open_runs
 from .plan import OnChargedRun, Run
 from .progress import announce
 

@@ -37,7 +37,7 @@ from .execute import execute, warn_of_a_busy_machine, warn_of_results
 from .objects import UserObjects, names_for_objects
 from .plan import OnRun, Plan, Run, make_space_spec, plan_run, select_shard
 from .progress import show_progress
-from .spec import SUITE_KEYS, PluginEntry, PolicyEntry, StudySpec, budget_of
+from .spec import SUITE_KEYS, PluginEntry, PolicyEntry, StudySpec, make_budget
 from .strategy import SpaceChoice, Strategy
 from .warm_start import WarmStart
 
@@ -433,7 +433,7 @@ class Study:
         spec = self.spec
         trials: int | str | None = spec.trials
         if not isinstance(trials, str):
-            trials = budget_of(trials, spec.seconds, spec.stop_after).trials
+            trials = make_budget(trials, spec.seconds, spec.stop_after).trials
             trials = "any number" if trials == UNLIMITED else trials
         scope = {"workloads": ", ".join(spec.workloads), "spaces": names(spec.space_entries)}
         facts = {

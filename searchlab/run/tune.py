@@ -20,7 +20,7 @@ from ..workload import Workload, parse_workload
 from .execute import execute_run, warn_of_a_busy_machine, warn_of_results
 from .plan import DEFAULT_POLICY, OnTrial, Run, list_default_spaces, make_space_spec, plan_run
 from .progress import show_progress
-from .spec import budget_of
+from .spec import make_budget
 from .strategy import SpaceChoice, Strategy
 from .warm_start import Source, WarmStart
 
@@ -126,7 +126,7 @@ def tune(
             Strategy.from_specs(policy, cost_model, features),
             seed,
             batch,
-            budget_of(trials, seconds, stop_after),
+            make_budget(trials, seconds, stop_after),
             settings,
             Path(log or f"{folder}/log.jsonl"),
             warm_start=earlier_runs,

@@ -15,7 +15,7 @@ from ..costmodel import BoundCostModel, OtherTask, compute_scores
 from ..costmodel.features import FEATURES
 from ..errors import SearchlabError, warn
 from ..files import read_each, real_path
-from ..log.format import DEFAULT_CONFIG_MARKER, Header, Log, workload_name, workload_of
+from ..log.format import DEFAULT_CONFIG_MARKER, Log, workload_name, workload_of
 from ..log.programs import ChangedProgram
 from ..log.read import decode_log, find_logs, read_log, read_log_bytes
 from ..log.result import Result
@@ -255,25 +255,6 @@ class WarmStart:
         """Return this warm start without the runs in directories whose logs are among ``log_paths``."""
         runs = [run for run in self.runs if run.directory is None or real_path(run.log.path) not in log_paths]
         return replace(self, runs=tuple(runs))
-
-    def restore(
-        self, header: Header, log_path: Path, space_choice: SpaceChoice, strategy: Strategy, statistic: Statistic
-    ) -> WarmStart:
-        """Return the warm start of an earlier run of the study, whose log has this ``header``.
-
-        Logs that were specified only now are added, and are rejected later, when the run's header is compared.
-
-        Raises:
-            SearchlabError: If the directories do not contain one of the logs; the message names the run's ``log_path``.
-        """
-        runs_by_digest = {run.digest: run for run in self.runs}
-        digests = [digest for digest in header.warm_start if digest != DEFAULT_CONFIG_MARKER]
-        runs = [
-            runs_by_digest.get(digest) or find_earlier_run(self.directories, digest, statistic, log_path)
-            for digest in digests
-        ]
-        runs += [run for digest, run in runs_by_digest.items() if run.directory is None and digest not in digests]
-        return replace(self, runs=tuple(runs)).select(space_choice, strategy)
 
     def feed(self, policy: Policy, cost_model: BoundCostModel | None, trials: Sequence[Trial] = ()) -> None:
         """Train the cost model on the runs in other spaces, and warm-start the policy with the runs in its own space.

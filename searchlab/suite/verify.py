@@ -32,7 +32,7 @@ from ..log.read import RESULT_FILE_NAME
 from ..machine.host import library_versions
 from ..machine.scratch import ScratchFolder
 from ..measure.contract import Measurer
-from ..measure.suite import MANIFEST_FILE, Suite, digest_of, find_suite, split_of
+from ..measure.suite import MANIFEST_FILE, Suite, compute_file_digest, find_suite
 from ..plugins import find_unregistered_code, iterate_functions, names_from, search_path, trust_plugins, trusts
 from ..policy import POLICIES
 from ..run.loop import search
@@ -113,7 +113,7 @@ def seal(suite: Suite, on_table: Callable[[str], None] = lambda name: None) -> M
         SearchlabError: If a table is missing, if its times depend on when they were measured, or if a table would move
             from one split to the other.
     """
-    split = split_of(suite)
+    split = suite.splits
     if (suite.directory / MANIFEST_FILE).exists():
         sealed_split = read_manifest(suite).split
         if moved_tables := sorted(name for name in sealed_split if name in split and split[name] != sealed_split[name]):
@@ -136,7 +136,7 @@ def seal(suite: Suite, on_table: Callable[[str], None] = lambda name: None) -> M
             table_cards.append(card)
         for name, text in make_dataset_texts(suite, table_cards).items():
             write_file(suite.directory / name, text, under=suite.directory)
-        digests = {name: digest_of(path) for name, path in list_files(suite).items()}
+        digests = {name: compute_file_digest(path) for name, path in list_files(suite).items()}
         manifest = Manifest(suite.spec.version, split, digests)
         manifest_bytes = msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
         write_file(suite.directory / MANIFEST_FILE, manifest_bytes, under=suite.directory, durable=True)
@@ -182,7 +182,9 @@ def verify_suite(suite: Suite, on_step: OnStep, seconds: float | None) -> bool:
         [problem for baseline in baseline_runs for problem in _find_run_problems(suite, baseline)],
     )
     if baseline_runs and is_correct:
-        replay_result = replay(suite, baseline_runs, digest=digest_of(suite.directory / MANIFEST_FILE), seconds=seconds)
+        replay_result = replay(
+            suite, baseline_runs, digest=compute_file_digest(suite.directory / MANIFEST_FILE), seconds=seconds
+        )
         report_step(replay_result.describe("runs of baselines"), replay_result.problems)
     return is_correct
 
@@ -210,7 +212,7 @@ def verify_result(
     if problems:
         return False
     replay_result = replay(
-        suite, [result], digest=digest_of(result_dir / RESULT_FILE_NAME), seconds=seconds, trusted=trusted
+        suite, [result], digest=compute_file_digest(result_dir / RESULT_FILE_NAME), seconds=seconds, trusted=trusted
     )
     on_step(replay_result.describe("runs"), replay_result.problems)
     return not replay_result.problems
@@ -221,13 +223,13 @@ def _find_file_problems(suite: Suite, manifest: Manifest) -> list[str]:
     problems = [f"{name} is missing; fetch it again" for name in manifest.files if name not in files]
     problems += [f"{name} is not in {MANIFEST_FILE}; remove it" for name in files if name not in manifest.files]
     for name, path in files.items():
-        if name in manifest.files and (digest := digest_of(path)) != manifest.files[name]:
+        if name in manifest.files and (digest := compute_file_digest(path)) != manifest.files[name]:
             problems.append(f"{name} has changed: its SHA-256 is {digest}, not {manifest.files[name]}; fetch it again")
     return problems
 
 
 def _find_split_problems(suite: Suite, manifest: Manifest) -> list[str]:
-    split, sealed_split = split_of(suite), manifest.split
+    split, sealed_split = suite.splits, manifest.split
     return [
         f"{name} is in the split {split.get(name)}, but was in {sealed_split.get(name)} when the split was frozen"
         for name in sorted({*split, *sealed_split})

@@ -28,7 +28,7 @@ from searchlab.measure.table import TableSettings
 from searchlab.plugins import Plugin
 from searchlab.records import Trial
 from searchlab.run.loop import RunLoop, search
-from searchlab.run.measurers import MeasurerCache
+from searchlab.run.open import MeasurerCache
 from searchlab.run.plan import Run, plan_run
 from searchlab.run.strategy import SpaceChoice, Strategy
 from searchlab.source import source_digest

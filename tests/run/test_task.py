@@ -20,7 +20,7 @@ from searchlab.machine.host import describe_machine
 from searchlab.measure.local import LocalSettings
 from searchlab.run import dispatch
 from searchlab.run.dispatch import RunOutcome, StudyContext, execute_in_worker
-from searchlab.run.measurers import MeasurerCache
+from searchlab.run.open import MeasurerCache
 from searchlab.run.plan import Run
 from searchlab.run.study import Study
 from tests.support.executing import read_deterministic_parts, table_study
