@@ -148,6 +148,7 @@ class Dispatch:
         on_run: OnChargedRun,
     ) -> None:
         self._executor = executor
+        self._settings = runs[0].settings
         self._pending_runs = [PendingRun(run) for run in runs]
         self._on_run = on_run
         folder = Path(os.path.commonpath([run.log_path.absolute().parent for run in runs]))
@@ -161,11 +162,6 @@ class Dispatch:
             executor.ends_workers,
             describe_machine(),
         )
-        settings = runs[0].settings
-        self._is_exclusive = settings.exclusive
-        self._uses_tables = settings.replays
-        self._is_sequential = settings.exclusive and not executor.one_per_machine
-        self._max_batch_size = executor.batch if settings.replays else 1
         self._queue: deque[list[PendingRun]] = deque()
         self._batches_by_call: dict[Future[list[RunOutcome]], list[PendingRun]] = {}
         self._run_numbers = itertools.count(1)  # of the runs that have begun
@@ -180,7 +176,8 @@ class Dispatch:
             else:
                 self._end_run(pending_run, log)
                 yield pending_run.run, log
-        size = max(1, min(self._max_batch_size, len(incomplete_runs) // self._count_max_calls()))
+        max_size = self._executor.batch if self._settings.replays else 1
+        size = max(1, min(max_size, len(incomplete_runs) // self._count_max_calls()))
         self._queue.extend(incomplete_runs[i : i + size] for i in range(0, len(incomplete_runs), size))
         try:
             while self._queue or self._batches_by_call:
@@ -204,7 +201,8 @@ class Dispatch:
 
     def _count_max_calls(self) -> int:
         """Return the maximum number of simultaneous calls: two per worker, so that no worker has to wait."""
-        return 1 if self._is_sequential else 2 * self._count_jobs()
+        is_sequential = self._settings.exclusive and not self._executor.one_per_machine
+        return 1 if is_sequential else 2 * self._count_jobs()
 
     def _submit(self, batch: list[PendingRun]) -> None:
         runs = [pending_run.run for pending_run in batch]
@@ -291,14 +289,14 @@ class Dispatch:
         A run that has just begun is not reported while every job is taken. In that case, one of the reported runs has
         ended, but its outcome has not been received yet.
         """
-        if self._is_exclusive:
+        if self._settings.exclusive:
             for file in Path(self._shared_folder.name).glob(f"*{WARNING_SUFFIX}"):
                 warn(file.read_text())
                 file.unlink()
         submitted_runs = [pending_run for batch in self._batches_by_call.values() for pending_run in batch]
         # Even if no run is reported, an executor whose workers cannot be reached any more raises an error here.
         free_jobs = self._count_jobs() - sum(pending_run.job >= 0 for pending_run in submitted_runs)
-        if self._uses_tables:
+        if self._settings.replays:
             return
         for pending_run in submitted_runs:
             size = _read_size(pending_run.run.log_path)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -391,9 +391,10 @@ class Study:
             RunsFailed: If any runs failed. It is raised at the end, when all other runs are complete.
         """
         planned_runs = self.plan().runs
-        all_runs = [replace(run, log_path=Path(out) / run.log_path, discard=discard) for run in planned_runs]
-        logs_in_shard = {Path(out) / run.log_path for run in select_shard(planned_runs, *shard)}
-        runs = [run for run in all_runs if run.log_path in logs_in_shard]
+        all_runs, runs = (
+            [replace(run, log_path=Path(out) / run.log_path, discard=discard) for run in selected_runs]
+            for selected_runs in (planned_runs, select_shard(planned_runs, *shard))
+        )
         for run in runs:
             resolve_inside(run.log_path, Path(out))
 
@@ -404,14 +405,16 @@ class Study:
 
         if executor is None and self.spec.executor is None:
             warn_of_a_busy_machine(runs)
-        with ExitStack() as stack:
-            run_executor: RunExecutor | None = None
-            if isinstance(executor, Executor):
-                run_executor = executor if isinstance(executor, RunExecutor) else PlainExecutor(executor)
-            elif (plugin := choose_executor(self.spec.executor, executor, jobs)) is not None:
-                exclusive = any(run.settings.exclusive for run in runs)
-                run_executor = stack.enter_context(start_executor(plugin, exclusive, Path(out)))
-            on_each_run = stack.enter_context(show_progress(progress, runs, on_run or (lambda *_: None)))
+        executor_context: AbstractContextManager[RunExecutor | None] = nullcontext()
+        if isinstance(executor, Executor):
+            executor_context = nullcontext(executor if isinstance(executor, RunExecutor) else PlainExecutor(executor))
+        elif (plugin := choose_executor(self.spec.executor, executor, jobs)) is not None:
+            exclusive = any(run.settings.exclusive for run in runs)
+            executor_context = start_executor(plugin, exclusive, Path(out))
+        with (
+            executor_context as run_executor,
+            show_progress(progress, runs, on_run or (lambda *_: None)) as on_each_run,
+        ):
             if not planned_runs:  # the study's claims are only about the suite's baselines
                 write_files()
             logs = {}
