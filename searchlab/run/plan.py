@@ -99,7 +99,6 @@ class Run:
         contrasts: The pairs of strategies that the study registers for comparison.
         starts: The text hashed into the seed of the first configs; see Header.starts.
         code_digests: The digests of the source code that decides the run; see :func:`digest_code`.
-        default_options: The values of the options that were not specified; see :func:`collect_default_options`.
         discard: Whether to move a log aside that this run cannot continue.
         existing_log: The log when the run was opened, or None if it did not exist yet; see :mod:`searchlab.run.open`.
     """
@@ -117,7 +116,6 @@ class Run:
     contrasts: tuple[tuple[str, str], ...] = ()
     starts: str = ""
     code_digests: Mapping[str, str] = field(default_factory=dict)
-    default_options: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     discard: bool = False
     existing_log: Log | None = field(default=None, compare=False)
 
@@ -153,7 +151,7 @@ class Run:
     def with_options(self, options: Mapping[str, Any]) -> Run:
         """Return this run with different policy options. Its effective options are then unknown."""
         policy = Plugin(self.strategy.policy.name, dict(options))
-        return replace(self, strategy=replace(self.strategy, policy=policy), effective_options={}, default_options={})
+        return replace(self, strategy=replace(self.strategy, policy=policy), effective_options={})
 
     @property
     def host(self) -> dict[str, str]:
@@ -168,17 +166,14 @@ class Run:
     @cached_property
     def header(self) -> Header:
         """The header for the run's log, without what only the measurer knows: its workers, and the optimum."""
-        is_local = self.settings.exclusive  # this machine is measured
-        target, workload = self.space.target, self.space.workload
-        strategy = self.strategy
-        is_builtin = kind_of(self.workload_name)[0] in BUILTIN_WORKLOAD_KINDS
+        strategy, target, workload = self.strategy, self.space.target, self.space.workload
         computation = None
-        if not is_builtin:
+        if kind_of(self.workload_name)[0] not in BUILTIN_WORKLOAD_KINDS:
             with WORKLOADS.convert_errors(type(workload), "flops, unit, cluster or content"):
                 computation = Computation.from_workload(workload)
-        resolution: dict[str, Any] = {}
+        machine = read_machine_facts(target.cores) if self.settings.exclusive else {}
         if isinstance(self.settings, LocalSettings) and target.kind == "llvm":
-            resolution = read_resolution(target.cores, self.settings.repeat)
+            machine = machine | read_resolution(target.cores, self.settings.repeat)
         return Header(
             searchlab_log=FORMAT_VERSION,
             workload=self.workload_name,
@@ -192,7 +187,7 @@ class Run:
             target=target.to_json(),
             measure=self.settings.identity(),
             host=self.host,
-            machine=read_machine_facts(target.cores) | resolution if is_local else {},
+            machine=machine,
             starts=self.starts,
             warm_start=self.warm_start.sources,
             label=strategy.label,
@@ -202,7 +197,7 @@ class Run:
             effective=dict(self.effective_options),
             versions=dict(library_versions()),
             code=dict(self.code_digests),
-            defaults=dict(self.default_options),
+            defaults=_collect_default_options(self),
             created=time.time(),
             computation=computation,
         )
@@ -294,12 +289,7 @@ def plan_run(run: Run) -> Run:
             f"(n_startup), but the run has only {run.trials} trials, in batches of {run.batch}; increase the number of "
             "trials, or reduce n_startup"
         )
-    return replace(
-        run,
-        effective_options=policy.effective,
-        code_digests=digest_code(run),
-        default_options=collect_default_options(run),
-    )
+    return replace(run, effective_options=policy.effective, code_digests=digest_code(run))
 
 
 def digest_code(run: Run) -> dict[str, str]:
@@ -319,7 +309,7 @@ def digest_code(run: Run) -> dict[str, str]:
     return {"core": core_digest(), "workload": source_digest(type(workload), *functions), **digests}
 
 
-def collect_default_options(run: Run) -> dict[str, dict[str, Any]]:
+def _collect_default_options(run: Run) -> dict[str, dict[str, Any]]:
     """Return the values of the options that were not specified, by role, as logs record them."""
     plugins = _list_plugins(run).items()
     return {role: kind.unspecified_options(cls, plugin.options) for role, (kind, cls, plugin) in plugins}
