@@ -21,6 +21,7 @@ from ..errors import SearchlabError, UnsupportedSpace, UnsupportedWorkload, did_
 from ..executors.contract import PlainExecutor, RunExecutor, choose_executor, start_executor
 from ..files import MAX_NAME_BYTES, file_name, read_text, resolve_inside
 from ..log.budget import UNLIMITED
+from ..log.format import Log
 from ..log.plan import JSON_COPY_NAME, TOML_COPY_NAME, PlannedRun, write_plan, write_study_copy
 from ..log.result import Result, Results
 from ..measure.contract import SpaceCosts
@@ -417,7 +418,7 @@ class Study:
         ):
             if not planned_runs:  # the study's claims are only about the suite's baselines
                 write_files()
-            logs = {}
+            logs: list[Log] = []
             if runs:
                 logs = execute(
                     runs,
@@ -427,7 +428,7 @@ class Study:
                     study_runs=all_runs,
                 )
         warn_of_results(runs, logs)
-        return Results(Result(logs[run.log_path], run.space) for run in runs)
+        return Results(Result(log, run.space) for run, log in zip(runs, logs, strict=True))
 
     def _repr_html_(self) -> str:
         def names(entries: Iterable[PluginEntry]) -> str:

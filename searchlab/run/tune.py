@@ -137,5 +137,5 @@ def tune(
         warn_of_a_busy_machine([run])
         with show_progress(progress, [run], lambda *_: on_trial) as on_run:
             complete_log = execute_run(run, on_run)
-        warn_of_results([run], {run.log_path: complete_log})
+        warn_of_results([run], [complete_log])
     return Result(complete_log, run.space)
