@@ -369,23 +369,11 @@ def _replace_log(run: Run, new_bytes: bytes) -> None:
         raise make_write_error(path, error) from None
 
 
-class _WorkerCache:
-    """The data that a worker process keeps between tasks, so that it reads each table only once per study."""
+_MEASURERS = MeasurerCache()
+"""The measurers of a worker process, which keeps them between calls so that it reads each table once per study."""
 
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self._study_id = ""
-        self._measurers = MeasurerCache()
-
-    def open_measurers(self, context: StudyContext) -> MeasurerCache:
-        if context.study_id != self._study_id:
-            self._measurers.close()
-            self._study_id, self._measurers = context.study_id, MeasurerCache()
-        self._measurers.replace_measurements(pickle.loads(context.pickled_measurements))
-        return self._measurers
-
-
-_WORKER_CACHE = _WorkerCache()
+_LOCK = threading.Lock()
+"""Held while a worker process executes runs."""
 
 
 def execute_in_worker(context: StudyContext, pickled_runs: bytes, logs: Sequence[bytes | None]) -> list[RunOutcome]:
@@ -394,14 +382,14 @@ def execute_in_worker(context: StudyContext, pickled_runs: bytes, logs: Sequence
     Even if several threads call this function, a process executes only one run at a time, because runs may use
     libraries that are not thread-safe. ``logs`` is each run's log so far, if the machine may not share its directory.
     """
-    with _WORKER_CACHE.lock:
+    with _LOCK:
         runs: list[Run] = pickle.loads(pickled_runs)
         outcomes = []
         for run, log in zip(runs, logs, strict=True):
-            measurers = _WORKER_CACHE.open_measurers(context)
-            outcomes.append(_execute_and_collect_warnings(run, log, context, measurers))
+            _MEASURERS.begin_run(context.study_id, pickle.loads(context.pickled_measurements))
+            outcomes.append(_execute_and_collect_warnings(run, log, context, _MEASURERS))
             if outcomes[-1].traceback_text or not (run.settings.replays or context.keeps_workers):
-                measurers.close()
+                _MEASURERS.close()
         return outcomes
 
 

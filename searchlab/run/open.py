@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -130,6 +130,7 @@ class MeasurerCache:
 
     def __init__(self) -> None:
         self.measurements: MeasurementsByConditions = {}
+        self._study_id = ""
         self._settings_and_target: tuple[Settings, Target | None] | None = None
         self._measurer: Measurer | None = None
 
@@ -154,8 +155,11 @@ class MeasurerCache:
             if record.program and (record.program not in measurements or measurements[record.program].pruned):
                 measurements[record.program] = replace(record.measurement, reused=False)
 
-    def replace_measurements(self, measurements_by_conditions: Mapping[Conditions, MeasurementsByProgram]) -> None:
-        """Replace all measurements, including those that the current measurer uses."""
+    def begin_run(self, study_id: str, measurements_by_conditions: MeasurementsByConditions) -> None:
+        """Replace all measurements, including those that the measurer uses, and close a different study's measurer."""
+        if study_id != self._study_id:
+            self.close()
+            self._study_id = study_id
         for measurements in self.measurements.values():
             measurements.clear()
         for run_conditions, measurements in measurements_by_conditions.items():
