@@ -372,7 +372,7 @@ def _replace_log(run: Run, new_bytes: bytes) -> None:
 _MEASURERS = MeasurerCache()
 """The measurers of a worker process, which keeps them between calls so that it reads each table once per study."""
 
-_LOCK = threading.Lock()
+_RUN_LOCK = threading.Lock()
 """Held while a worker process executes runs."""
 
 
@@ -382,7 +382,7 @@ def execute_in_worker(context: StudyContext, pickled_runs: bytes, logs: Sequence
     Even if several threads call this function, a process executes only one run at a time, because runs may use
     libraries that are not thread-safe. ``logs`` is each run's log so far, if the machine may not share its directory.
     """
-    with _LOCK:
+    with _RUN_LOCK:
         runs: list[Run] = pickle.loads(pickled_runs)
         outcomes = []
         for run, log in zip(runs, logs, strict=True):
