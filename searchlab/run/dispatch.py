@@ -109,16 +109,16 @@ class PendingRun:
 
     Attributes:
         loss_count: The number of losses since its log last grew.
-        size_at_loss: The size of its log at the last loss, in bytes.
-        checked_size: The size of its log when it was last checked for new trials.
+        log_size_at_loss: The size of its log at the last loss, in bytes.
+        polled_log_size: The size of its log when it was last checked for new trials.
         job: The number of the run's job, or -1 until the run has begun.
         reported_trial_count: The number of trials that have been passed to on_trial.
     """
 
     run: Run
     loss_count: int = 0
-    size_at_loss: int = 0
-    checked_size: int = 0
+    log_size_at_loss: int = 0
+    polled_log_size: int = 0
     on_trial: OnChargedTrial | None = None
     job: int = -1
     reported_trial_count: int = 0
@@ -258,8 +258,8 @@ class Dispatch:
     def _resubmit(self, pending_run: PendingRun, error: SearchlabError) -> Outcomes:
         """Resubmit a lost run after all others, or yield the run and the reason why it is not resubmitted."""
         size = _read_size(pending_run.run.log_path)
-        pending_run.loss_count = 1 if size > pending_run.size_at_loss else pending_run.loss_count + 1
-        pending_run.size_at_loss = size
+        pending_run.loss_count = 1 if size > pending_run.log_size_at_loss else pending_run.loss_count + 1
+        pending_run.log_size_at_loss = size
         if pending_run.loss_count < MAX_LOSSES and not _is_broken(error):
             self._queue.append([pending_run])
         else:
@@ -295,15 +295,15 @@ class Dispatch:
                 file.unlink()
         submitted_runs = [pending_run for batch in self._batches_by_call.values() for pending_run in batch]
         # Even if no run is reported, an executor whose workers cannot be reached any more raises an error here.
-        free_jobs = self._count_jobs() - sum(pending_run.job >= 0 for pending_run in submitted_runs)
+        free_job_count = self._count_jobs() - sum(pending_run.job >= 0 for pending_run in submitted_runs)
         if self._settings.replays:
             return
         for pending_run in submitted_runs:
             size = _read_size(pending_run.run.log_path)
             needs_job = pending_run.job < 0
-            if size == pending_run.checked_size or (needs_job and free_jobs <= 0):
+            if size == pending_run.polled_log_size or (needs_job and free_job_count <= 0):
                 continue
-            pending_run.checked_size = size
+            pending_run.polled_log_size = size
             try:
                 log = read_existing_log(pending_run.run.log_path)
             except SearchlabError:  # reported when the run ends
@@ -311,7 +311,7 @@ class Dispatch:
             if log is not None and (
                 pending_run.run.existing_log is None or len(log.records) > pending_run.replayed_trial_count
             ):
-                free_jobs -= needs_job
+                free_job_count -= needs_job
                 self._report_trials(pending_run, log)
 
     def _end_run(self, pending_run: PendingRun, log: Log) -> None:

@@ -106,18 +106,22 @@ def warn_of_results(runs: Sequence[Run], logs: Sequence[Log]) -> None:
     No trials are removed from the logs.
     """
     trial_limits = [len(run.budget.truncate(log).records) for run, log in zip(runs, logs, strict=True)]
-    long_logs = [(log, limit) for log, limit in zip(logs, trial_limits, strict=True) if limit < len(log.records)]
+    long_logs = [
+        (log, trial_limit)
+        for log, trial_limit in zip(logs, trial_limits, strict=True)
+        if trial_limit < len(log.records)
+    ]
     if long_logs:
-        log, limit = long_logs[0]
-        more = f" (and so do {len(long_logs) - 1} other logs)" if len(long_logs) > 1 else ""
+        log, trial_limit = long_logs[0]
+        others_text = f" (and so do {len(long_logs) - 1} other logs)" if len(long_logs) > 1 else ""
         warn(
-            f"{log.path} contains {len(log.records)} trials, more than the {limit} requested{more}; results include "
-            f"all trials in a log"
+            f"{log.path} contains {len(log.records)} trials, more than the {trial_limit} requested{others_text}; "
+            f"results include all trials in a log"
         )
     doubts = [f"{log.path}: {text}" for log in logs if (text := describe_disagreement(log))]
     if doubts:
-        more = f"; the same happened in {len(doubts) - 1} other runs" if len(doubts) > 1 else ""
-        warn(f"{doubts[0]}{more}")
+        others_text = f"; the same happened in {len(doubts) - 1} other runs" if len(doubts) > 1 else ""
+        warn(f"{doubts[0]}{others_text}")
 
 
 def warn_of_a_busy_machine(runs: Sequence[Run]) -> None:

@@ -89,7 +89,7 @@ class RunLoop(AbstractContextManager["RunLoop"]):
         self._trials: list[Trial] = []
         self._best_cost = math.inf
         self._charged_seconds = 0.0
-        self._end = max(run.trials, self._replay.compared_count)  # the number of trials after which the run ends
+        self._trial_limit = max(run.trials, self._replay.compared_count)  # lowered when the run ends earlier
         if not self.is_complete:
             measurer.begin(run.seed)
 
@@ -106,18 +106,19 @@ class RunLoop(AbstractContextManager["RunLoop"]):
         """Whether the log contains all trials, so that there is nothing to propose or measure."""
         return self._replay.is_current and self._run.budget.is_complete(self.log)
 
-    def step(self, limit: int = UNLIMITED) -> Sequence[Trial]:
+    def step(self, max_trials: int = UNLIMITED) -> Sequence[Trial]:
         """Advance by one batch, and return its trials, or an empty sequence if the run has ended.
 
         Args:
-            limit: The maximum number of trials. A batch that has more is cut short, and the run cannot advance further.
+            max_trials: The maximum number of trials. A batch that has more is cut short, and the run cannot advance
+                further.
         """
         start = len(self._trials)
-        end = max(min(self._end, start + limit), self._replay.compared_count)
+        end = max(min(self._trial_limit, start + max_trials), self._replay.compared_count)
         if start < end:
             with use_extractor(self._measurer.extract):
                 self._advance_batch(end)
-        return self._trials[start : start + limit]
+        return self._trials[start : start + max_trials]
 
     def _advance_batch(self, end: int) -> None:
         run, replay, start = self._run, self._replay, len(self._trials)
@@ -144,7 +145,7 @@ class RunLoop(AbstractContextManager["RunLoop"]):
         """Use the log's remaining trials without asking the policy. The run cannot advance any further after that."""
         for trial in self._replay.log.trials[len(self._trials) :]:
             self._add_replayed_trial(trial)
-        self._end = len(self._trials)
+        self._trial_limit = len(self._trials)
 
     def _measure_configs(self, configs: Sequence[Config], start: int, driver: PolicyDriver) -> None:
         """Measure and log ``configs``, the remainder of the batch that begins with trial ``start``."""
@@ -205,7 +206,7 @@ class RunLoop(AbstractContextManager["RunLoop"]):
         self._on_trial(trial, is_replayed, self._charged_seconds)
 
     def _end_run(self, reason: Ended) -> None:
-        self._end = len(self._trials)
+        self._trial_limit = len(self._trials)
         self._log_writer.append(msgspec.structs.replace(reason, time=round(time.time(), 3)))
 
     def _time_sentinel(self, batch_index: int) -> float | None:
@@ -274,7 +275,9 @@ def measure_finalists(measurer: Remeasurer, space: Space, trials: Sequence[Trial
     except CannotMeasure as error:
         warn(f"the fastest trials could not be measured again ({error}); run this again to retry")
         return None
-    finalists = tuple(Finalist(trial.index, values) for trial, values in zip(contenders, seconds, strict=True))
+    finalists = tuple(
+        Finalist(trial.index, round_seconds) for trial, round_seconds in zip(contenders, seconds, strict=True)
+    )
     return Final(trials=len(trials), finalists=finalists, time=round(time.time(), 3))
 
 

@@ -83,12 +83,12 @@ class RunProgress:
             self._progress.remove_task(bar)
         self._progress.start()
         workload, has_trials = run.space.workload, run.trials < UNLIMITED
-        limit = None if has_trials else run.budget.seconds
+        limit_seconds = None if has_trials else run.budget.seconds
         bar = self._progress.add_task(
             f"{workload}  {run.strategy.name}, seed {run.seed}",
-            total=run.trials if has_trials else limit,
+            total=run.trials if has_trials else limit_seconds,
             best="",
-            unit="" if limit is None else " s",
+            unit="" if limit_seconds is None else " s",
         )
         self._bars_by_job[job] = run, bar
         self._progress.update(self._study_bar, best=f"run {run_number} of {run_count}")
@@ -101,10 +101,10 @@ class RunProgress:
             nonlocal best_cost
             best_cost = min(best_cost, trial.cost)
             text = _format_throughput(workload, best_cost)
-            if limit is None:
+            if limit_seconds is None:
                 self._progress.update(bar, advance=1, best=text)
             else:
-                self._progress.update(bar, completed=min(charged, limit), best=f"trial {trial.index}, {text}")
+                self._progress.update(bar, completed=min(charged, limit_seconds), best=f"trial {trial.index}, {text}")
             self._show_study()
             self._print_line(self._study_bar if self._is_study else bar)
 

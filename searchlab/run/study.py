@@ -210,9 +210,11 @@ class Study:
                 except UnsupportedSpace as error:
                     skipped.append(f"{run.log_path} is not searched: {error}")
         for sources, warm_start in warm_starts.items():
-            selected = [run.warm_start for run in runs if sources_by_strategy[run.strategy.label] == sources]
-            if selected:
-                warm_start.check_used(selected)
+            selected_warm_starts = [
+                run.warm_start for run in runs if sources_by_strategy[run.strategy.label] == sources
+            ]
+            if selected_warm_starts:
+                warm_start.check_used(selected_warm_starts)
         return runs, skipped
 
     def _check_references(self, strategies: Sequence[tuple[PolicyEntry, Strategy]]) -> None:
@@ -229,11 +231,11 @@ class Study:
             for policy_entry, strategy in strategies
             if space in (policy_entry.spaces or spaces)
         ]
-        in_contrasts = [name for pair in spec.contrasts for name in pair]
-        in_claims = [name for claim in spec.claims for name in (claim.strategy, *claim.opponents)]
+        contrast_references = [name for pair in spec.contrasts for name in pair]
+        claim_references = [name for claim in spec.claims for name in (claim.strategy, *claim.opponents)]
         for study_key, references, choices in (
-            ("contrasts", in_contrasts, strategy_names),
-            ("claims", in_claims, strategy_names + names_with_space),
+            ("contrasts", contrast_references, strategy_names),
+            ("claims", claim_references, strategy_names + names_with_space),
         ):
             for name in references:
                 if name not in choices:
