@@ -181,7 +181,7 @@ def make_problem(run: Run, measurer: TableMeasurer) -> Problem | None:
     random sample. The score starts after the trials that the policy draws at random by default, because no option
     affects those trials.
     """
-    costs = np.array([measurement.cost for measurement in measurer.recorded_measurements(run.space)])
+    costs = np.array([measurement.cost for measurement in measurer.list_measurements(run.space)])
     working = costs[np.isfinite(costs)]
     if len(working) == 0 or working.min() == working.max():
         return None

@@ -76,11 +76,11 @@ class TableSettings(MeasureSettings, frozen=True, tag="table", omit_defaults=Tru
         fields: dict[str, Any] = msgspec.to_builtins(self)
         return {name: value for name, value in fields.items() if name != "path"} if self.name else fields
 
-    def content_digest(self, base_dir: Path = Path()) -> str:
+    def compute_content_digest(self, base_dir: Path = Path()) -> str:
         """Return the digest of the logs' content, which a table in a suite has already."""
-        return self.digest or files_digest([log for path in self.log_paths(base_dir) for log in find_logs(path)])
+        return self.digest or files_digest([log for path in self.list_log_paths(base_dir) for log in find_logs(path)])
 
-    def headers(self, base_dir: Path) -> Mapping[Path, Header]:
+    def read_headers(self, base_dir: Path) -> Mapping[Path, Header]:
         """Return the headers of all logs, searching directories recursively. They are read once for each directory.
 
         Raises:
@@ -88,14 +88,14 @@ class TableSettings(MeasureSettings, frozen=True, tag="table", omit_defaults=Tru
         """
         if base_dir not in self._headers_by_base_dir:
             headers: dict[Path, Header] = {}
-            for path in self.log_paths(base_dir):  # each of which must contain logs
+            for path in self.list_log_paths(base_dir):  # each of which must contain logs
                 headers.update(read_logs_in([path], lambda log: (log, read_header(log))))
             self._headers_by_base_dir[base_dir] = headers
         return self._headers_by_base_dir[base_dir]
 
     def default_target(self, base_dir: Path = Path()) -> dict[str, Any]:
         """Return the target recorded in the logs' headers. Raises SearchlabError if the logs have several targets."""
-        (path, header), *others = self.headers(base_dir).items()
+        (path, header), *others = self.read_headers(base_dir).items()
         for other_path, other in others:
             if other.target != header.target:
                 raise SearchlabError(
@@ -106,7 +106,7 @@ class TableSettings(MeasureSettings, frozen=True, tag="table", omit_defaults=Tru
 
     def measurable_spaces(self, base_dir: Path = Path()) -> set[tuple[str, str]]:
         """Return the workload and the space fingerprint of each log."""
-        return {(header.workload, header.fingerprint) for header in self.headers(base_dir).values()}
+        return {(header.workload, header.fingerprint) for header in self.read_headers(base_dir).values()}
 
     def find_space(self, name: str, workload: str, base_dir: Path = Path()) -> Plugin | None:
         """Return the space called ``name`` with the options recorded for ``workload``, or None if no log has both.
@@ -115,7 +115,7 @@ class TableSettings(MeasureSettings, frozen=True, tag="table", omit_defaults=Tru
             UnsupportedWorkload: If no log is for ``workload``.
             SearchlabError: If the logs have different options.
         """
-        headers = self.headers(base_dir).items()
+        headers = self.read_headers(base_dir).items()
         matches = [
             (path, header.space) for path, header in headers if (header.workload, header.space.name) == (workload, name)
         ]
@@ -135,13 +135,13 @@ class TableSettings(MeasureSettings, frozen=True, tag="table", omit_defaults=Tru
 
     def machine_name(self, target: Target, base_dir: Path = Path()) -> str:
         """Return the machine recorded in the logs' headers, or "" if the logs come from several machines."""
-        names = {header.measured_on for header in self.headers(base_dir).values()}
+        names = {header.measured_on for header in self.read_headers(base_dir).values()}
         return names.pop() if len(names) == 1 else ""
 
     def make(self, target: Target, measurements: MeasurementsByProgram, base_dir: Path = Path()) -> TableMeasurer:
         return TableMeasurer(self, base_dir)
 
-    def log_paths(self, base_dir: Path) -> list[Path]:
+    def list_log_paths(self, base_dir: Path) -> list[Path]:
         """Return the logs and directories of logs."""
         return [base_dir / path for path in ([self.path] if isinstance(self.path, str) else self.path)]
 
@@ -192,9 +192,9 @@ class TableMeasurer(Measurer):
 
     def __init__(self, settings: TableSettings, base_dir: Path = Path()) -> None:
         self.settings = settings
-        self.logs_text = ", ".join(map(str, settings.log_paths(base_dir)))
+        self.logs_text = ", ".join(map(str, settings.list_log_paths(base_dir)))
         self.begin(seed=0)
-        self._headers_by_path = settings.headers(base_dir)
+        self._headers_by_path = settings.read_headers(base_dir)
         self._tables_by_space: dict[tuple[str, str], _Table] = {}
         worker_counts = sorted({header.workers for header in self._headers_by_path.values()})
         if len(worker_counts) > 1:
@@ -245,7 +245,7 @@ class TableMeasurer(Measurer):
         if self._pool is not None:
             self._pool.close()
 
-    def recorded_measurements(self, space: Space) -> list[Measurement]:
+    def list_measurements(self, space: Space) -> list[Measurement]:
         """Return the measurements in ``space``, one for each config."""
         return self._load_table(space).measurements
 

@@ -303,7 +303,7 @@ def digest_code(run: Run) -> dict[str, str]:
         options = {**plugin.options, **run.space.made_with} if role == "space" else plugin.options
         digests[role] = source_digest(cls, *iterate_functions(options))
     if isinstance(run.settings, TableSettings):
-        digests["table"] = run.settings.content_digest(run.base_dir)
+        digests["table"] = run.settings.compute_content_digest(run.base_dir)
     workload = run.space.workload
     functions = [workload.load()] if isinstance(workload, Function) and not run.settings.replays else []
     return {"core": core_digest(), "workload": source_digest(type(workload), *functions), **digests}
