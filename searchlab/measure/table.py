@@ -12,7 +12,6 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
-from weakref import WeakKeyDictionary
 
 import msgspec
 import numpy as np
@@ -37,10 +36,6 @@ MIN_CONFIGS_FOR_PROCESSES = 512
 
 ABSENT_DISTANCE = 1e3
 """The distance of a knob that only one of two configs has: more than the sum over all shared knobs."""
-
-
-_CHECKED_DIGESTS_BY_SPACE: WeakKeyDictionary[Space, set[str]] = WeakKeyDictionary()
-"""The digests of the tables whose programs have been compared with those of a space."""
 
 
 class TableSettings(MeasureSettings, frozen=True, tag="table", omit_defaults=True, dict=True):
@@ -285,14 +280,11 @@ class TableMeasurer(Measurer):
     def _check_programs(self, paths: Sequence[Path], space: Space, table: _Table) -> None:
         """Check that ``space`` builds the programs that were measured, unless its code is the same as then.
 
-        A sample of the configs is scheduled, once for each space and table. Tables of suites never change, so for them,
-        other programs are only logged.
+        A sample of the configs is scheduled. Tables of suites never change, so for them, other programs are only
+        logged.
         """
         code_digests = {self._headers_by_path[path].code.get("space", "") for path in paths}
         if not space.has_programs or code_digests == {source_digest(type(space), *iterate_functions(space.made_with))}:
-            return
-        checked_digests = _CHECKED_DIGESTS_BY_SPACE.setdefault(space, set())
-        if (digest := files_digest(paths)) in checked_digests:
             return
         header, table_name = self._headers_by_path[paths[0]], self.settings.name or str(paths[0])
         is_verified = True
@@ -304,7 +296,6 @@ class TableMeasurer(Measurer):
             logging.getLogger(__name__).info(
                 "the table contains the times of other programs than the space builds now: %s", error.where_and_what
             )
-        checked_digests.add(digest)
         if not is_verified and any(code_digests):
             warn(
                 f"the code of the space {header.space.name!r} has changed since {table_name} was measured, and the "
