@@ -6,23 +6,26 @@ import functools
 import importlib.util
 import inspect
 import os
-import signal
 import sys
-import sysconfig
-import threading
-import traceback
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import ModuleType
 from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
 from .errors import SearchlabError, describe, did_you_mean
+from .foreign_code import (
+    convert_foreign_errors,
+    find_definition,
+    find_error_location,
+    find_raise_location,
+    top_level_package,
+)
 from .options import SUPPLIED, check_option, declared_options, plain
 
 T = TypeVar("T")
@@ -52,18 +55,16 @@ class Plugin(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
             SearchlabError: If an option is neither a plain value nor a function.
         """
         try:
-            return Plugin(self.name, msgspec.to_builtins(_replace_functions(self.options)))
+            return Plugin(self.name, msgspec.to_builtins(self.options, enc_hook=_name_function))
         except TypeError as error:
             raise SearchlabError(f"the options of {self.name!r} must be plain values or functions: {error}") from None
 
 
-def _replace_functions(value: Any) -> Any:
-    """Return an option with ``"module:name"`` for each function, at any depth."""
-    if isinstance(value, Mapping):
-        return {name: _replace_functions(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_replace_functions(item) for item in value]
-    return make_reference(value) if callable(value) else value
+def _name_function(option: Any) -> str:
+    """Return ``"module:name"`` for a function or class. Raises TypeError if ``option`` is neither."""
+    if not callable(option):
+        raise TypeError(f"{option!r:.200} is neither")
+    return make_reference(option)
 
 
 PluginSpec = str | Mapping[str, Any] | Plugin | type[Any]
@@ -103,9 +104,8 @@ class PluginKind(Generic[T]):
     def load(self, name: str) -> type[T]:
         """Import a class by its registered name or as ``module:Class``. Raises SearchlabError if that fails."""
         self.check_name(name)
-        points = self.entry_points_by_name()
-        reference = points[name].value if name in points else name
-        value = load_attribute(reference, f"{self.title} {name!r}")
+        point = self.entry_points_by_name().get(name)
+        value = load_attribute(point.value if point else name, f"{self.title} {name!r}")
         if not isinstance(value, type):
             hint = f"; to tune a function, write 'python:{name}'" if self.title == "workload" else ""
             raise SearchlabError(f"{self.title} {name!r} must be a class, not {value!r}{hint}")
@@ -181,21 +181,20 @@ class PluginKind(Generic[T]):
                     f"{self.title} {name!r} has no option {option!r}{did_you_mean(option, parameters)}"
                 )
 
-    def check_options(self, name: str, cls: type[T], options: Mapping[str, Any]) -> None:
-        """Raise SearchlabError if ``cls`` does not have one of ``options`` or does not accept its value."""
-        self.check_names(name, cls, options)
+    def check_options(self, plugin: Plugin, cls: type[T]) -> None:
+        """Raise SearchlabError if ``cls`` does not have an option of ``plugin`` or does not accept its value."""
+        self.check_names(plugin.name, cls, plugin.options)
         for option, parameter in self.options_of(cls).items():
-            if option in options:
-                check_option(option, options[option], parameter.annotation)
+            if option in plugin.options:
+                check_option(option, plugin.options[option], parameter.annotation)
 
     def make(self, plugin: Plugin, *args: Any, **kwargs: Any) -> T:
         """Instantiate ``plugin`` with ``args``, ``kwargs`` and its options. Raises SearchlabError if this fails."""
         cls = self.load(plugin.name)
-        naming_path = _names_from.get()
-        if naming_path and not trusts() and find_unregistered_code(plugin.options):
-            raise make_untrusted_error(naming_path, f"{self.title} {plugin.name!r} with options {plugin.options}")
+        if (untrusted_path := _find_untrusted_path()) and find_unregistered_code(plugin.options):
+            raise _make_untrusted_error(untrusted_path, f"{self.title} {plugin.name!r} with options {plugin.options}")
         self.check_class(plugin.name, cls)  # before it is called, because the name may come from an untrusted file
-        self.check_options(plugin.name, cls, plugin.options)
+        self.check_options(plugin, cls)
         with self.convert_errors(cls, "its constructor"):
             return cls(*args, **kwargs, **plugin.options)
 
@@ -274,6 +273,11 @@ def names_from(path: str | Path) -> Iterator[None]:
         _names_from.reset(token)
 
 
+def _find_untrusted_path() -> str:
+    """Return the file or directory that names come from, or "" if they come from the user or are trusted."""
+    return "" if trusts() else _names_from.get()
+
+
 def make_reference(definition: Any) -> str:
     """Return the name ``"module:name"`` of a class or function."""
     return f"{definition.__module__}:{definition.__qualname__}"
@@ -285,8 +289,8 @@ def is_registered(reference: str) -> bool:
     Of searchlab itself, only registered plug-ins count.
     """
     registered_references = [point.value for group in _ENTRY_POINT_GROUPS for point in list_entry_points(group)]
-    packages = {_package(value.partition(":")[0]) for value in registered_references} - {"searchlab"}
-    return reference in registered_references or _package(reference.partition(":")[0]) in packages
+    packages = {top_level_package(value.partition(":")[0]) for value in registered_references} - {"searchlab"}
+    return reference in registered_references or top_level_package(reference.partition(":")[0]) in packages
 
 
 def find_unregistered_code(option: Any) -> list[str]:
@@ -313,18 +317,18 @@ def import_attribute(reference: str, title: str) -> Any:
         Exception: Any exception that the import raises.
     """
     module, _, attribute = reference.partition(":")
-    naming_path = "" if trusts() else _names_from.get()
-    if naming_path and not is_registered(reference):
-        raise make_untrusted_error(naming_path, title)
-    if not naming_path:
-        _add_current_directory(_package(module))
+    untrusted_path = _find_untrusted_path()
+    if untrusted_path and not is_registered(reference):
+        raise _make_untrusted_error(untrusted_path, title)
+    if not untrusted_path:
+        _add_current_directory(top_level_package(module))
     value = getattr(importlib.import_module(module), attribute)
-    if naming_path and getattr(value, "__module__", None) != module:
-        raise make_untrusted_error(naming_path, title)
+    if untrusted_path and getattr(value, "__module__", None) != module:
+        raise _make_untrusted_error(untrusted_path, title)
     return value
 
 
-def make_untrusted_error(path: str, title: str) -> SearchlabError:
+def _make_untrusted_error(path: str, title: str) -> SearchlabError:
     """Return the error that the file ``path`` refers to code, called ``title``, which is not registered."""
     return SearchlabError(
         f"{path} refers to the {title}, which would import code that no installed package registers; if you trust this "
@@ -428,8 +432,8 @@ def execute_file(path: Path) -> ModuleType:
 
     A file that is named in another file (see :func:`names_from`) is executed only within :func:`trust_plugins`.
     """
-    if (naming_path := _names_from.get()) and not trusts():
-        raise make_untrusted_error(naming_path, f"file {str(path)!r}")
+    if untrusted_path := _find_untrusted_path():
+        raise _make_untrusted_error(untrusted_path, f"file {str(path)!r}")
     module_name = f"searchlab_file_{path.stem}"
     specification = importlib.util.spec_from_file_location(module_name, path)
     if not path.is_file() or specification is None or specification.loader is None:
@@ -441,112 +445,3 @@ def execute_file(path: Path) -> ModuleType:
     ):
         specification.loader.exec_module(module)
     return module
-
-
-@contextmanager
-def convert_foreign_errors(make_error: Callable[[BaseException], SearchlabError]) -> Iterator[None]:
-    """Convert any exception that foreign code raises to the SearchlabError that ``make_error`` returns for it.
-
-    SearchlabErrors, and the exceptions that searchlab or pytest raises to stop foreign code, are not converted. An
-    interrupt remains one even if the code, or TVM, has replaced it.
-    """
-    with note_interrupts() as interrupts:
-        previous_count = len(interrupts)
-        try:
-            yield
-        except BaseException as error:
-            if len(interrupts) > previous_count and not isinstance(error, KeyboardInterrupt):
-                raise KeyboardInterrupt from error
-            if isinstance(error, SearchlabError) or _is_stop(error):
-                raise
-            raise make_error(error) from error
-        if len(interrupts) > previous_count:
-            raise KeyboardInterrupt
-
-
-_interrupts: list[int] | None = None
-"""The list that the outermost :func:`note_interrupts` has yielded."""
-
-
-@contextmanager
-def note_interrupts() -> Iterator[list[int]]:
-    """Yield a list to which each signal is added that arrives in this context and has a handler in Python.
-
-    If a callback of TVM raises KeyboardInterrupt, TVM raises a RuntimeError without text instead. Within another such
-    context, nothing is changed, which takes no time.
-    """
-    global _interrupts
-    if threading.current_thread() is not threading.main_thread():  # only the main thread handles signals
-        yield []
-        return
-    if _interrupts is not None:
-        yield _interrupts
-        return
-    interrupts = _interrupts = []
-    handlers = {signal_number: signal.getsignal(signal_number) for signal_number in (signal.SIGINT, signal.SIGTERM)}
-
-    def record_interrupt(signal_number: int, frame: FrameType | None) -> None:
-        interrupts.append(signal_number)
-        handler = handlers[signal.Signals(signal_number)]
-        if callable(handler):
-            handler(signal_number, frame)
-
-    for signal_number, handler in handlers.items():
-        if callable(handler):
-            signal.signal(signal_number, record_interrupt)
-    try:
-        yield interrupts
-    finally:
-        _interrupts = None
-        for signal_number, handler in handlers.items():
-            if signal.getsignal(signal_number) is record_interrupt:
-                signal.signal(signal_number, handler)
-
-
-def _is_stop(error: BaseException) -> bool:
-    """Return whether ``error`` was raised by a signal, searchlab or pytest in order to stop a plug-in."""
-    if isinstance(error, Exception | SystemExit):
-        return False
-    return isinstance(error, KeyboardInterrupt | GeneratorExit) or _package(type(error).__module__) in (
-        "searchlab",
-        "_pytest",
-    )
-
-
-def find_definition(function: Any) -> str:
-    """Return the ``file:line`` where a function is defined, or an empty string if unknown."""
-    try:
-        return f"{inspect.getsourcefile(function)}:{inspect.getsourcelines(function)[1]}"
-    except (OSError, TypeError):
-        return ""
-
-
-def find_raise_location(error: BaseException) -> str:
-    """Return the ``file:line`` where ``error`` was raised."""
-    if isinstance(error, SyntaxError):
-        return f"{error.filename}:{error.lineno}"
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{frame.filename}:{frame.lineno}"
-
-
-def find_error_location(error: BaseException, cls: type[Any]) -> str:
-    """Return the ``file:line`` of the innermost call in a plug-in's own code, ignoring the libraries that it calls.
-
-    The result is empty if no line of the plug-in was executed, for example because it returned an object of the wrong
-    type.
-    """
-    library_prefixes = ("<frozen", *(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib")))
-    plugin_packages = {_package(base.__module__) for base in cls.__mro__} - {"builtins", "abc", "searchlab", "typing"}
-    foreign_location = plugin_location = ""
-    for frame, line in traceback.walk_tb(error.__traceback__):
-        package, file_path = _package(str(frame.f_globals.get("__name__", ""))), frame.f_code.co_filename
-        exists = file_path.startswith("<") or os.path.isfile(file_path)  # TVM adds frames for its C++ code
-        if exists and package != "searchlab" and not file_path.startswith(library_prefixes):
-            foreign_location = f"{file_path}:{line}"
-        if package in plugin_packages:
-            plugin_location = f"{file_path}:{line}"
-    return foreign_location or plugin_location
-
-
-def _package(module: str) -> str:
-    return module.partition(".")[0]

@@ -24,6 +24,7 @@ from pkgutil import get_importer
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+from .foreign_code import top_level_package
 from .options import is_numpy
 
 CORE_FOLDER = Path(__file__).parent
@@ -75,14 +76,14 @@ def source_digest(*objects: Any) -> str:
     for definition in objects:
         definitions += definition.__mro__ if isinstance(definition, type) else (definition,)
     modules = [getattr(_unwrap(definition), "__module__", None) or "" for definition in definitions]
-    packages = {_package_of(name) for name in modules if _has_file(name)}
+    packages = {top_level_package(name) for name in modules if _has_file(name)}
     referenced = _ReferencedCode(definitions)
     texts, pending_modules = referenced.code_texts, referenced.module_names
     visited_modules: set[str] = set()
     while pending_modules:
         name = pending_modules.pop()
         visited_modules.add(name)
-        package = _package_of(name)
+        package = top_level_package(name)
         path = _path_of(name)
         if path is None or _is_under(path, CORE_FOLDER):
             continue
@@ -110,10 +111,6 @@ def files_digest(paths: Iterable[Path]) -> str:
 @functools.lru_cache(1024)
 def _cached_file_digest(path: Path, modified_ns: int, byte_count: int) -> str:
     return _file_digest(path)
-
-
-def _package_of(module_name: str) -> str:
-    return module_name.partition(".")[0]
 
 
 def _parent_package(module_name: str, path: Path) -> str:
@@ -391,7 +388,7 @@ def _is_own_module(module_name: str) -> bool:
     """Return whether a module is a user's, or has no file and is not in the standard library."""
     if _has_file(module_name) and module_name != SCRIPT_MODULE:
         return _is_users_module(module_name)
-    return _package_of(module_name) not in sys.stdlib_module_names - {SCRIPT_MODULE}
+    return top_level_package(module_name) not in sys.stdlib_module_names - {SCRIPT_MODULE}
 
 
 def _may_be_cache(name: str, value: Any) -> bool:

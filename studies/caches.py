@@ -43,8 +43,9 @@ from searchlab.arrays import Floats
 from searchlab.machine.host import available_cores, observe_load, start_tvm_threads
 from searchlab.measure.code import compile_program
 from searchlab.measure.local import LocalMeasurer, LocalSettings
-from searchlab.model.inputs import entry_of, inputs_of, random_inputs
-from searchlab.model.tasks import Task, load_model, lower, tasks_of
+from searchlab.model.inputs import find_main_function, inputs_of, random_inputs
+from searchlab.model.load import load_model
+from searchlab.model.tasks import Task, lower, tasks_of
 from searchlab.plugins import Plugin
 from searchlab.records import Trial
 from searchlab.space import SPACES, Space
@@ -106,13 +107,13 @@ class Model:
 
     def __init__(self, module: tvm.IRModule, layers: Sequence[Layer], target: Target, seed: int) -> None:
         self.module, self.target = module, target
-        self.entry = entry_of(module)
-        arrays = random_inputs(inputs_of(module[self.entry]), np.random.default_rng(seed))
+        self.main_function = find_main_function(module)
+        arrays = random_inputs(inputs_of(module), np.random.default_rng(seed))
         self.inputs = [tvm.runtime.tensor(array) for array in arrays]
         calls = PackedCalls(module)
         calls.names = frozenset(name for layer in layers for name in layer.task.functions)
         packed = module.clone()
-        packed.update_func(packed.get_global_var(self.entry), calls.visit_expr(module[self.entry]))
+        packed.update_func(packed.get_global_var(self.main_function), calls.visit_expr(module[self.main_function]))
         self._programs: dict[str, Callable[..., Any]] = {}
         self._seconds: dict[str, list[float]] = {name: [] for name in calls.names}
         for layer in layers:
@@ -144,7 +145,7 @@ class Model:
     def run(self) -> float:
         """Return the seconds of an execution."""
         start = time.perf_counter()
-        self._machine[self.entry](*self.inputs)
+        self._machine[self.main_function](*self.inputs)
         return time.perf_counter() - start
 
     def time_in_turn(self, layer: Layer, rounds: int) -> tuple[Floats, float]:

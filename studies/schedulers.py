@@ -31,7 +31,7 @@ from searchlab.log.result import load_log
 from searchlab.measure.suite import Suite, find_suite
 from searchlab.model import SCHEDULERS, ScheduledTask
 from searchlab.model.decisions import DECISIONS_FILE, DecisionsHeader
-from searchlab.model.scheduler import choose_task, make_scheduler
+from searchlab.model.scheduler import choose_task
 from searchlab.model.tune import LOGS_DIR, UNTUNED_DIR
 from searchlab.plugins import Plugin
 from searchlab.stats.intervals import Interval, mean_interval
@@ -150,7 +150,7 @@ def replay(plugin: Plugin, network: Network, curves: Sequence[Curve], rounds: in
     tasks = [
         replace(TASKS[name], weights=(weight,)) for name, weight in zip(network.tables, network.weights, strict=True)
     ]
-    scheduler = make_scheduler(plugin, tasks, seed)
+    scheduler = SCHEDULERS.make(plugin, tasks, seed=seed)
     rounds_by_task = np.zeros(len(tasks), dtype=int)
     open_tasks = list(range(len(tasks)))
     for _ in range(rounds):

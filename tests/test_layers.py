@@ -23,7 +23,7 @@ SOURCES = {
 LAYERS = [
     {"units"},
     {"errors", "console", "arrays", "survival", "notebook"},
-    {"files", "stats"},
+    {"files", "foreign_code", "stats"},
     {"options", "parquet"},
     {"schema", "source"},
     {"plugins"},
@@ -49,6 +49,7 @@ SAME_LAYER = {("target", "machine")}
 CONTRACTS = {
     "arrays",
     "errors",
+    "foreign_code",
     "options",
     "plugins",
     "workload",

@@ -18,7 +18,7 @@ from ..measure.code import Objects, compile_program, error_text, link, to_object
 from ..options import checks_arguments
 from ..survival import find_crash
 from ..target import Target
-from ..workload import PACK, packed_arguments, program_hash
+from ..workload import PACK, Workload, packed_arguments, program_hash
 from .kernel import extract_innermost_loop, extract_kernels
 
 if TYPE_CHECKING:
@@ -135,6 +135,8 @@ def program_text(best: Best, form: str) -> str:
     schedule, target = best.schedule(), best.result.space.target
     module = schedule.mod
     match form:
+        case "trace" if schedule.trace is None:
+            raise SearchlabError("the space wrote this program without schedule primitives; use --show tir")
         case "trace":
             return str(schedule.trace)
         case "python":
@@ -304,17 +306,23 @@ def export_library(log_paths: Sequence[Path], library_path: Path) -> LibraryUse:
         raise SearchlabError(f"cannot write {library_path}: {error.strerror or error}") from None
     loader = "tvm.runtime" if compiler else "tvm_ffi_orcjit.default_session()"
     library_expression = f"{loader}.load_module({json.dumps(str(library_path), ensure_ascii=False)})"
-    packed, arguments, pack_statements = packed_arguments(schedule.mod), [], []
-    for name in result.space.workload.shapes:
-        variables = [f"{name}_packed{number or ''}" for number, _ in enumerate(packed.get(name, ()))]
+    environment_setting = f"{THREADS_VARIABLE}={target.cores}" if target.kind == "llvm" else ""
+    return _describe_use(schedule.mod, result.space.workload, library_expression, environment_setting)
+
+
+def _describe_use(
+    module: tvm.IRModule, workload: Workload, library_expression: str, environment_setting: str
+) -> LibraryUse:
+    packed, arguments, pack_statements = packed_arguments(module), [], []
+    for name in workload.shapes:
+        packed_variables = {f"{name}_packed{i or ''}": argument for i, argument in enumerate(packed.get(name, ()))}
         pack_statements += [
             f'{variable} = tvm.runtime.empty({argument.shape}, "{argument.dtype}")'
-            for variable, argument in zip(variables, packed.get(name, ()), strict=True)
+            for variable, argument in packed_variables.items()
         ]
-        if variables:
-            pack_statements.append(f'{library_expression}["{PACK}{name}"]({", ".join([name, *variables])})')
-        arguments += variables or [name]
-    environment_setting = f"{THREADS_VARIABLE}={target.cores}" if target.kind == "llvm" else ""
+        if packed_variables:
+            pack_statements.append(f'{library_expression}["{PACK}{name}"]({", ".join([name, *packed_variables])})')
+        arguments += list(packed_variables) or [name]
     call_expression = f'{library_expression}["main"]({", ".join(arguments)})'
     return LibraryUse(call_expression, tuple(pack_statements), environment_setting)
 

@@ -209,19 +209,19 @@ def verify_log(log: str | Path | Result, *, top: int = 1, seed: int = 1) -> Veri
             replace(trial, measurement=measurement) for trial, measurement in zip(trials, measurements, strict=True)
         ]
         programs = [_check_remeasured(measurer, space, result, trial, seeds) for trial in trials]
-        timeable = [trial for trial, program in zip(trials, programs, strict=True) if program.can_be_timed]
-        untuned = _measure_untuned(measurer, space, timeable)
-        timeable = [trial for trial in timeable if _can_be_timed(measurer, space, trial)]
-        timings = _time_in_turn(measurer, space, timeable, untuned)
+        timeable_trials = [trial for trial, program in zip(trials, programs, strict=True) if program.can_be_timed]
+        untuned_trial = _measure_untuned(measurer, space, timeable_trials)
+        timeable_trials = [trial for trial in timeable_trials if _can_be_timed(measurer, space, trial)]
+        timings = _time_in_turn(measurer, space, timeable_trials, untuned_trial)
     return Verification(
         log=result.log.path,
         workload=str(space.workload),
         space=result.log.header.space.name,
         seeds=seeds,
-        programs=tuple(_add_readings(program, timings, result.log, settings, untuned) for program in programs),
+        programs=tuple(_add_readings(program, timings, result.log, settings, untuned_trial) for program in programs),
         untuned=timings.untuned,
-        note=_explain_missing_speed_up(space.target, untuned),
-        numpy=_time_numpy(space, settings) if timeable else (),
+        note=_explain_missing_speed_up(space.target, untuned_trial),
+        numpy=_time_numpy(space, settings) if timeable_trials else (),
         settings=settings,
         uses_log_settings=uses_log_settings,
         busy=bool(load_warning),
@@ -355,13 +355,14 @@ def _require_same_hardware(log: Log, field: str, current: str) -> None:
         )
 
 
-def _explain_missing_speed_up(target: Target, untuned: Trial | None) -> str:
+def _explain_missing_speed_up(target: Target, untuned_trial: Trial | None) -> str:
     """Return the reason why there is no comparison with the untuned program, or an empty string if there is one."""
     if target.kind != "llvm":
         return "no comparison with the untuned program: it binds no threads, so it cannot run on a GPU"
-    if untuned is None or untuned.measurement.failure in (None, "run_timeout"):
+    if untuned_trial is None or untuned_trial.measurement.failure in (None, "run_timeout"):
         return ""
-    return f"the untuned program was not timed: {untuned.measurement.failure}: {untuned.measurement.message}"
+    measurement = untuned_trial.measurement
+    return f"the untuned program was not timed: {measurement.failure}: {measurement.message}"
 
 
 # --- measuring --------------------------------------------------------------------------------------------------------
@@ -420,7 +421,9 @@ class _Timings:
     untuned: Readings = ()
 
 
-def _time_in_turn(measurer: LocalMeasurer, space: Space, trials: Sequence[Trial], untuned: Trial | None) -> _Timings:
+def _time_in_turn(
+    measurer: LocalMeasurer, space: Space, trials: Sequence[Trial], untuned_trial: Trial | None
+) -> _Timings:
     """Time programs in turn, in at most :data:`ROUNDS` rounds, together with the untuned program if it can be timed.
 
     Raises:
@@ -429,26 +432,28 @@ def _time_in_turn(measurer: LocalMeasurer, space: Space, trials: Sequence[Trial]
     if not trials:
         return _Timings({}, {})
     settings = measurer.settings
-    timeable_untuned = untuned if untuned and untuned.measurement.failure is None else None
-    rounds = _count_rounds(settings, [*trials, timeable_untuned], UNTUNED_TIME_LIMIT) if timeable_untuned else 0
-    if timeable_untuned and rounds and not _can_be_timed(measurer, space, timeable_untuned):
-        timeable_untuned, rounds = None, 0
     own_rounds = max(1, _count_rounds(settings, trials, 0.8 * settings.run_timeout * len(trials)))
+    with_untuned: list[Readings] = []
+    untuned_readings: Readings = ()
     try:
-        readings_with_untuned = (
-            measurer.remeasure(space, [*trials, timeable_untuned], rounds) if timeable_untuned and rounds else []
-        )
-        readings = readings_with_untuned[:-1] if rounds >= own_rounds else measurer.remeasure(space, trials, own_rounds)
+        if untuned_trial is not None and untuned_trial.measurement.failure is None:
+            rounds = _count_rounds(settings, [*trials, untuned_trial], UNTUNED_TIME_LIMIT)
+            if not rounds:
+                untuned_readings = untuned_trial.measurement.seconds
+            elif _can_be_timed(measurer, space, untuned_trial):
+                *with_untuned, untuned_readings = measurer.remeasure(space, [*trials, untuned_trial], rounds)
+        if with_untuned and len(untuned_readings) >= own_rounds:
+            readings = with_untuned
+        else:
+            readings = measurer.remeasure(space, trials, own_rounds)
     except CannotMeasure as error:
         raise SearchlabError(
             f"each program can be timed alone, but not in turn with the others: {error}; verify fewer of them (--top)"
         ) from None
     indices = [trial.index for trial in trials]
-    programs = dict(zip(indices, readings, strict=True))
-    if readings_with_untuned:
-        *with_untuned, untuned_readings = readings_with_untuned
-        return _Timings(programs, dict(zip(indices, with_untuned, strict=True)), untuned_readings)
-    return _Timings(programs, {}, timeable_untuned.measurement.seconds if timeable_untuned else ())
+    return _Timings(
+        dict(zip(indices, readings, strict=True)), dict(zip(indices, with_untuned, strict=False)), untuned_readings
+    )
 
 
 def _time_numpy(space: Space, settings: LocalSettings) -> Readings:
@@ -492,23 +497,23 @@ def _count_rounds(settings: RunSettings, trials: Sequence[Trial], time_limit: fl
 
 
 def _add_readings(
-    program: VerifiedProgram, timings: _Timings, log: Log, settings: LocalSettings, untuned: Trial | None
+    program: VerifiedProgram, timings: _Timings, log: Log, settings: LocalSettings, untuned_trial: Trial | None
 ) -> VerifiedProgram:
     """Return ``program`` with its readings in ``timings``, or with a failure if it could not be timed."""
     if program.trial in timings.programs:
         seconds = timings.programs[program.trial]
         spread = spread_of(seconds) + max(measure_noise(log) or 0.0, spread_of(program.logged))
-        speed_up = _compute_speed_up(timings, program.trial, settings.run_timeout, untuned)
+        speed_up = _compute_speed_up(timings, program.trial, settings.run_timeout, untuned_trial)
         return replace(program, seconds=seconds, noise=spread, speed_up=speed_up)
     if program.failure is None:
         return replace(program, failure="run_error", message="it ran, but failed when it was timed")
     return program
 
 
-def _compute_speed_up(timings: _Timings, trial: int, run_timeout: float, untuned: Trial | None) -> SpeedUp | None:
+def _compute_speed_up(timings: _Timings, trial: int, run_timeout: float, untuned_trial: Trial | None) -> SpeedUp | None:
     """Return the speed-up of a trial's program in ``timings``, or None if the untuned program has no readings."""
     seconds, readings = timings.programs[trial], timings.untuned
-    if untuned and untuned.measurement.failure == "run_timeout":
+    if untuned_trial and untuned_trial.measurement.failure == "run_timeout":
         ratio = run_timeout / statistics.median(seconds)
         return SpeedUp(ratio, run_timeout / _compute_quartiles(seconds)[1], ratio, rounds=0, least=True)
     if not readings:

@@ -12,8 +12,9 @@ from ..apply.best import export_library
 from ..errors import SearchlabError
 from ..exchange import exports, imports
 from ..options import Seed
-from ..plugins import Plugin
-from .terminal import TARGET_HELP, Logs, SpaceOptions, number_option, parse_plugin, say
+from . import parameters
+from .parameters import number_option, parse_plugin
+from .terminal import say
 
 EXPORT_FORMATS = ", ".join(exports.WRITERS)
 
@@ -27,7 +28,7 @@ def import_(
             metavar="FILE",
         ),
     ],
-    to: Annotated[
+    output: Annotated[
         Path,
         Option(
             "--out",
@@ -48,8 +49,10 @@ def import_(
             "for analysis]."
         ),
     ] = None,
-    option: SpaceOptions = None,
-    target: Annotated[str | None, Option(help=f"The target: {TARGET_HELP} [default: as in the file].")] = None,
+    option: parameters.SpaceOptions = None,
+    target: Annotated[
+        str | None, Option(help=f"The target: {parameters.TARGET_HELP} [default: as in the file].")
+    ] = None,
     seed: Annotated[
         int, number_option(Seed, help="The seed to write to the logs, which distinguishes a tuner's runs in a report.")
     ] = 0,
@@ -61,9 +64,8 @@ def import_(
     """
     if option and not space:
         raise SearchlabError("--option sets an option of a space; specify the space with --space")
-    space_plugin = Plugin(space, parse_plugin("", option)["options"]) if space else None
-    options = imports.ImportOptions(workload, space_plugin, target, seed, label)
-    logs, notes = imports.import_file(file, to, options, format)
+    options = imports.ImportOptions(workload, parse_plugin(space, option) if space else None, target, seed, label)
+    logs, notes = imports.import_file(file, output, options, format)
     for note in notes:
         say(f"skipped: {note}")
     for log in logs:
@@ -77,7 +79,7 @@ def import_(
 
 
 def export(
-    logs: Logs,
+    logs: parameters.Logs,
     output: Annotated[
         Path,
         Option(

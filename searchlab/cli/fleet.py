@@ -9,7 +9,8 @@ from typer import Option
 
 from ..errors import SearchlabError
 from ..measure.fleet import SERVER_PORTS, Queue, Tracker, is_loopback, list_registered_devices, run_server, run_tracker
-from .terminal import AsJson, Port, say, say_json, say_table
+from . import parameters
+from .terminal import say, say_json, say_table
 
 fleet = typer.Typer(
     no_args_is_help=True,
@@ -22,7 +23,7 @@ Host = Annotated[str, Option(help="The address to listen on: this machine's addr
 
 
 @fleet.command(name="tracker")
-def fleet_tracker(host: Host = "127.0.0.1", port: Port = 9190) -> None:
+def fleet_tracker(host: Host = "127.0.0.1", port: parameters.Port = 9190) -> None:
     """Run the tracker, which lends devices to studies. One tracker can serve all keys."""
     run_tracker(host, port, lambda at: _ready(f"tracker at {at}"))
 
@@ -58,7 +59,7 @@ def _ready(text: str) -> None:
 
 
 @fleet.command(name="list")
-def fleet_list(tracker: TrackerAddress, as_json: AsJson = False) -> None:
+def fleet_list(tracker: TrackerAddress, as_json: parameters.AsJson = False) -> None:
     """List the devices that are registered with a tracker."""
     with Tracker(tracker) as client:
         devices = client.list_devices()

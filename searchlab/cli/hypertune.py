@@ -11,33 +11,20 @@ from rich.text import Text
 from typer import Option
 
 from ..files import file_name, write_file
-from ..hypertune import (
-    DATABASE_NAME,
-    HypertuneResult,
-    ScoreComparison,
-    is_above_noise,
-    list_range_values,
-    plan_hypertune,
-)
+from ..hypertune.plan import plan_hypertune
+from ..hypertune.ranges import list_range_values
+from ..hypertune.result import HypertuneResult, ScoreComparison, is_above_noise
+from ..hypertune.search import DATABASE_NAME
 from ..options import Seed, SeedCount, Trials
 from ..run.progress import RunProgress
 from ..run.study import Study
-from .terminal import (
-    AsJson,
-    StudyFile,
-    err,
-    interruptible,
-    number_option,
-    out,
-    parse_name_and_value,
-    say,
-    say_json,
-    say_table,
-)
+from . import parameters
+from .parameters import number_option, parse_name_and_value
+from .terminal import err, interruptible, out, say, say_json, say_table
 
 
 def hypertune(
-    study: StudyFile,
+    study: parameters.StudyFile,
     policy: Annotated[str, Option(help="The policy: the label or name of an entry in the study, or any other policy.")],
     option: Annotated[
         list[str] | None,
@@ -74,7 +61,7 @@ def hypertune(
             "results/hypertune/STUDY-POLICY].",
         ),
     ] = None,
-    as_json: AsJson = False,
+    as_json: parameters.AsJson = False,
 ) -> None:
     """Tune a policy's options on recorded tables, and test on held-out workloads whether they improve on the defaults.
 
@@ -146,9 +133,9 @@ def _say_result(result: HypertuneResult, out_dir: Path) -> None:
         say(f"search {search.name}: {search.trials} trials{rejections}, {best_text}")
     say(Text(result.verdict, "bold"))
     if is_above_noise(comparison.gain) and result.options != result.default_options:
-        entry = json.dumps(result.policy)
+        policy_text = json.dumps(result.policy)
         options = _format_options(result.options)
-        say(f"to use them in a study file: policies = [{{ name = {entry}, options = {options} }}]")
+        say(f"to use them in a study file: policies = [{{ name = {policy_text}, options = {options} }}]")
     say(f"browse the trials: optuna-dashboard sqlite:///{out_dir / DATABASE_NAME}")
 
 

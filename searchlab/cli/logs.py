@@ -21,24 +21,10 @@ from ..log.reliability import describe_reliability, find_best_trial, measure_dri
 from ..log.result import Best, load_log
 from ..log.writer import check_log
 from ..options import Seed, Trials
-from .terminal import (
-    AsJson,
-    Logs,
-    MeasureSpec,
-    SpaceOptions,
-    TargetOrOwn,
-    format_speed_and_time,
-    interruptible,
-    number_option,
-    out,
-    parse_json_object,
-    parse_plugin,
-    say,
-    say_code,
-    say_json,
-    say_table,
-    working,
-)
+from ..plugins import Plugin
+from . import parameters
+from .parameters import number_option, parse_plugin, plugin_option
+from .terminal import format_speed_and_time, interruptible, out, say, say_code, say_json, say_table, working
 
 log = typer.Typer(no_args_is_help=True, help="Check the logs of runs.")
 table = typer.Typer(no_args_is_help=True, help="Record measurements that stand in for the machine, and describe them.")
@@ -74,53 +60,56 @@ def best(
     path: Annotated[Path, Argument(help="The log of a run, or a directory of logs.", metavar="LOG|DIR")],
     show: ShowForm = Show.config,
     html: Annotated[bool, Option("--html", help="Print a web page with highlighted code, for `--show`.")] = False,
-    as_json: AsJson = False,
+    as_json: parameters.AsJson = False,
 ) -> None:
     """Show the fastest program in a log, or for each workload in a directory of logs."""
     if html and (as_json or show is Show.config):
         raise SearchlabError("--html is only for code; pass --show with the form of the program, and omit --json")
-    bests = _load_best_by_workload(path) if path.is_dir() else [load_log(path).best]
-    if show is not Show.config and len(bests) > 1:
+    is_directory = path.is_dir()
+    bests = _load_best_by_workload(path) if is_directory else [load_log(path).best]
+    if show is Show.config:
+        if as_json:
+            records = [make_best_record(best) for best in bests]
+            say_json(records if is_directory else records[0])
+        else:
+            for best in bests:
+                _say_best(best, is_single=not is_directory)
+        return
+    if len(bests) > 1:
         raise SearchlabError(
             f"{path} has logs for {len(bests)} workloads, but --show {show} shows only one program; specify one of "
-            f"these logs: {', '.join(str(program.result.log.path) for program in bests)}"
+            f"these logs: {', '.join(str(best.result.log.path) for best in bests)}"
         )
-    show_bests(bests, show, as_json, html, has_several=path.is_dir())
+    from ..apply import program_text  # imported here because the other forms of output do not need it
+
+    text = program_text(bests[0], show.value)
+    if as_json:
+        record = make_best_record(bests[0]) | {show.value: text}
+        say_json([record] if is_directory else record)
+    else:
+        cpu_language, gpu_language = LANGUAGES_BY_FORM.get(show.value, ("python", "python"))
+        is_for_gpu = bests[0].result.log.header.target["kind"] == "cuda"
+        say_code(text, gpu_language if is_for_gpu else cpu_language, html)
 
 
-def show_bests(bests: list[Best], show: Show, as_json: bool, html: bool, *, has_several: bool) -> None:
-    """Print ``bests``. If it ``has_several``, their logs are named, and JSON output is a list."""
+def _say_best(best: Best, *, is_single: bool) -> None:
+    """Print the fastest program in a log. If it ``is_single``, the importances of knobs take the place of the path."""
     from ..analysis.comparison import compare
     from ..analysis.words import format_percent, listed
-    from ..apply import program_text
 
-    program_texts = [""] * len(bests) if show is Show.config else [program_text(best, show.value) for best in bests]
-    if as_json:
-        json_records = [
-            make_best_record(best) | ({show.value: text} if text else {})
-            for best, text in zip(bests, program_texts, strict=True)
-        ]
-        say_json(json_records if has_several else json_records[0])
-        return
-    for best, text in zip(bests, program_texts, strict=True):
-        if text:
-            cpu_language, gpu_language = LANGUAGES_BY_FORM.get(show.value, ("python", "python"))
-            is_for_gpu = best.result.log.header.target["kind"] == "cuda"
-            say_code(text, gpu_language if is_for_gpu else cpu_language, html)
-            continue
-        log = best.result.log
-        source_text = f" of {log.path}" if has_several else ""
-        say(f"{log.header.workload}: {format_speed_and_time(best)}, trial {best.trial.index}{source_text}")
-        for name, value in best.config.items():
-            say(f"  {name} = {value}")
-        if not has_several:
-            [runs] = compare(best.result).runs.values()
-            importances = {knob: share for space in runs.spaces for knob, share in space.importances.items()}
-            if len(importances) > 1:
-                shares = [f"{knob} {format_percent(share)}" for knob, share in importances.items()]
-                say(f"importance of knobs: {listed(shares)}")
-        for sentence in describe_reliability(log):
-            say(sentence)
+    log = best.result.log
+    source_text = "" if is_single else f" of {log.path}"
+    say(f"{log.header.workload}: {format_speed_and_time(best)}, trial {best.trial.index}{source_text}")
+    for name, value in best.config.items():
+        say(f"  {name} = {value}")
+    if is_single:
+        [runs] = compare(best.result).runs.values()
+        importances = {knob: share for space in runs.spaces for knob, share in space.importances.items()}
+        if len(importances) > 1:
+            shares = [f"{knob} {format_percent(share)}" for knob, share in importances.items()]
+            say(f"importance of knobs: {listed(shares)}")
+    for sentence in describe_reliability(log):
+        say(sentence)
 
 
 def _load_best_by_workload(logs_dir: Path) -> list[Best]:
@@ -163,7 +152,7 @@ def verify(
     log: Annotated[Path, Argument(help="The log of a run.", metavar="LOG")],
     top: Annotated[int, number_option(Trials, help="The number of programs to verify, fastest first.")] = 1,
     seed: Annotated[int, Option(min=1, help="The seed for the first inputs to check; measurements use seed 0.")] = 1,
-    as_json: AsJson = False,
+    as_json: parameters.AsJson = False,
 ) -> None:
     """Rebuild a log's fastest program, check its results on new inputs, and time it alongside the untuned program.
 
@@ -187,7 +176,7 @@ def verify(
 
 
 @log.command(name="check")
-def log_check(paths: Logs, as_json: AsJson = False) -> None:
+def log_check(paths: parameters.Logs, as_json: parameters.AsJson = False) -> None:
     """Report problems in logs, line by line. The exit code is 1 if there are any, or if a file cannot be read."""
     with warnings.catch_warnings(record=True) as caught_warnings:
         warnings.simplefilter("always", SearchlabWarning)
@@ -230,11 +219,11 @@ def log_check(paths: Logs, as_json: AsJson = False) -> None:
 def table_build(
     source: Annotated[str, Argument(help="A study file, or a workload with --space.", metavar="STUDY.toml|WORKLOAD")],
     space: Annotated[str, Option(help="The space to measure, for a workload.")] = "",
-    option: SpaceOptions = None,
+    option: parameters.SpaceOptions = None,
     limit: Annotated[int | None, number_option(Trials, help="Measure this many random configs instead of all.")] = None,
     seed: Annotated[int, number_option(Seed, help="The seed, which determines the configs and their order.")] = 0,
-    target: TargetOrOwn = None,
-    to: Annotated[
+    target: parameters.TargetOrOwn = None,
+    output: Annotated[
         Path | None,
         Option(
             "--out",
@@ -242,7 +231,7 @@ def table_build(
             "when it is complete [default: results/tables/STUDY].",
         ),
     ] = None,
-    measure: MeasureSpec = None,
+    measure: parameters.MeasureSpec = None,
     passes: Annotated[
         int | None,
         Option(
@@ -257,13 +246,11 @@ def table_build(
     from ..tables.build import build_tables, choose_passes, plan_tables, runs_for_tables, table_study
 
     space_plugin = parse_plugin(space, option)
-    study = table_study(
-        source, space_plugin["name"], space_plugin["options"], target, parse_json_object(measure, "--measure")
-    )
+    study = table_study(source, space_plugin.name, space_plugin.options, target, measure)
     runs, left_out = plan_tables(study, limit, seed)
     default_path = Path("results", "tables", Path(source).stem if source.endswith(".toml") else "")
     passes = choose_passes(runs, passes)
-    runs_by_table = runs_for_tables(runs, to, default_path, passes)
+    runs_by_table = runs_for_tables(runs, output, default_path, passes)
     for reason in left_out:
         say(f"note: {reason}")
     with interruptible(), RunProgress(out) as progress:
@@ -273,7 +260,7 @@ def table_build(
 
 
 @table.command(name="info")
-def table_info(paths: Logs, as_json: AsJson = False) -> None:
+def table_info(paths: parameters.Logs, as_json: parameters.AsJson = False) -> None:
     """Describe tables: their share of the space, the speed of the programs, failures, and the machine's noise.
 
     The exit code is 1 if the times in a table depend on when they were measured.
@@ -294,8 +281,11 @@ def table_info(paths: Logs, as_json: AsJson = False) -> None:
 
 @costmodel.command(name="eval")
 def costmodel_eval(
-    logs: Logs,
-    model: Annotated[list[str], Option(help="A cost model; with options: `xgboost,objective=rank`. May be repeated.")],
+    logs: parameters.Logs,
+    cost_models: Annotated[
+        list[Plugin],
+        plugin_option("--model", help="A cost model; with options: `xgboost,objective=rank`. May be repeated."),
+    ],
     features: Annotated[
         str, Option(help="The features: `knob`, `program`, `per-store`, `itervar` or `curve`.")
     ] = "knob",
@@ -308,12 +298,12 @@ def costmodel_eval(
     ] = 0,
     train_fraction: Annotated[float, Option(help="The share of each log to train on, for `within-task`.")] = 0.7,
     k: Annotated[int, number_option(Trials, "-k", help="The k in top-k recall and in the peak score.")] = 5,
-    as_json: AsJson = False,
+    as_json: parameters.AsJson = False,
 ) -> None:
     """Show how well cost models predict recorded trials that they were not trained on."""
     from ..tables.costmodels import TITLES_BY_METRIC, evaluate, mean_quality, quality_rows
 
-    plugins = [COST_MODELS.resolve(parse_plugin(text))[0] for text in model]
+    plugins = [COST_MODELS.resolve(cost_model)[0] for cost_model in cost_models]
     qualities = evaluate(logs, plugins, features=features, split=split, seed=seed, train_fraction=train_fraction, k=k)
     if as_json:
         say_json({"means": mean_quality(qualities), "logs": qualities})

@@ -11,7 +11,8 @@ from ..analysis.words import counted, format_number
 from ..errors import warn
 from ..machine.host import observe_load
 from ..machine.noise import REPEATS, write_check
-from .terminal import AsJson, say, say_json, say_table
+from . import parameters
+from .terminal import say, say_json, say_table
 
 machine = typer.Typer(no_args_is_help=True, help="Determine what differences this machine can resolve.")
 
@@ -24,7 +25,7 @@ def every_command() -> None:
 @machine.command(name="check")
 def machine_check(
     seconds: Annotated[float, Option(min=0.1, max=3600, help="For how long to time programs.")] = 60,
-    as_json: AsJson = False,
+    as_json: parameters.AsJson = False,
 ) -> None:
     """Time a program again and again, and show the smallest difference that 1, 3 and 10 repeats resolve.
 

@@ -19,7 +19,6 @@ from ..machine.host import observe_load
 from ..model.inputs import (
     bind_weights,
     describe_weights,
-    entry_of,
     fix_dimensions,
     inputs_of,
     random_inputs,
@@ -27,37 +26,23 @@ from ..model.inputs import (
     write_arrays,
 )
 from ..model.library import CompiledModel
-from ..model.tasks import Task, load_model, tasks_of
+from ..model.load import load_model
+from ..model.tasks import Task, tasks_of
 from ..model.tune import TunedModel, time_untuned, tune_model
-from ..options import Batch, Seed, Trials
+from ..options import Seed, Trials
+from ..plugins import Plugin
 from ..run.plan import DEFAULT_SPACES
 from ..target import resolve_target
-from .terminal import (
-    AsJson,
-    CostModelName,
-    FeaturesName,
-    MeasureSpec,
-    RunSeed,
-    TargetOrOwn,
-    TargetSpec,
-    WarmStartSources,
-    err,
-    interruptible,
-    number_option,
-    parse_json_object,
-    parse_name_and_value,
-    parse_plugin,
-    say,
-    say_json,
-    say_table,
-)
+from . import parameters
+from .parameters import number_option, parse_name_and_value, parse_plugin, plugin_option
+from .terminal import err, interruptible, say, say_json, say_table
 
 if TYPE_CHECKING:
     import tvm
 
 model = typer.Typer(no_args_is_help=True, help="Tune a model: list its tasks, tune all of them, or run the result.")
 
-ModelSpec = Annotated[
+ModelReference = Annotated[
     str,
     Argument(
         help="The model: `module:function` or `FILE.py:function`, which returns a Relax module; an ONNX file "
@@ -81,15 +66,15 @@ BindOption = Annotated[
 ]
 
 
-def read_model(name: str, shape: Sequence[str] | None, bind: Path | None) -> tvm.IRModule:
-    """Return the model ``name`` with the sizes in ``shape``, and with the arrays in the file ``bind`` as constants."""
+def read_model(reference: str, shape: Sequence[str] | None, bind: Path | None) -> tvm.IRModule:
+    """Return a model with the sizes in ``shape``, and with the arrays in the file ``bind`` as constants."""
     sizes_by_dimension: dict[str, int] = {}
     for text in shape or ():
         dimension, size = parse_name_and_value(text)
         if type(size) is not int or size < 1:
             raise SearchlabError(f"--shape {text}: the size must be a positive number, as in {dimension}=1")
         sizes_by_dimension[dimension] = size
-    module = fix_dimensions(load_model(name), sizes_by_dimension)
+    module = fix_dimensions(load_model(reference), sizes_by_dimension)
     return module if bind is None else bind_weights(module, bind)
 
 
@@ -106,14 +91,14 @@ def format_time(seconds: float) -> str:
 
 @model.command()
 def tasks(
-    name: ModelSpec,
-    target: TargetSpec = "native",
+    reference: ModelReference,
+    target: parameters.TargetSpec = "native",
     shape: ShapeOption = None,
     bind: BindOption = None,
     with_times: Annotated[
         bool, Option("--time", help="Time each task's untuned program, to show its share of the model's time.")
     ] = False,
-    as_json: AsJson = False,
+    as_json: parameters.AsJson = False,
 ) -> None:
     """List a model's tasks, which are its distinct functions after fusion, and the spaces with programs for each.
 
@@ -126,22 +111,24 @@ def tasks(
         raise SearchlabError(
             f"untuned programs for {resolved_target.kind} bind no threads, so they cannot run; omit --time"
         )
-    module = read_model(name, shape, bind)
+    module = read_model(reference, shape, bind)
     model_tasks = tasks_of(module)
-    refusals = [task.refusals(resolved_target) for task in model_tasks]
-    seconds = time_untuned(model_tasks, resolved_target) if with_times else [math.inf] * len(model_tasks)
-    total_seconds = [
-        task.occurs * cost if math.isfinite(cost) else 0.0 for task, cost in zip(model_tasks, seconds, strict=True)
+    untuned_costs = time_untuned(model_tasks, resolved_target) if with_times else {}
+    costs = {task: untuned_costs.get(task.name, math.inf) for task in model_tasks}
+    model_seconds = sum(task.occurs * cost for task, cost in costs.items() if math.isfinite(cost))
+    rows = [
+        TaskRow(
+            task, task.refusals(resolved_target), cost, task.occurs * cost / model_seconds if math.isfinite(cost) else 0
+        )
+        for task, cost in costs.items()
     ]
-    time_shares = [total / (sum(total_seconds) or 1) for total in total_seconds]
-    rows = [TaskRow(*fields) for fields in zip(model_tasks, refusals, seconds, time_shares, strict=True)]
     rows.sort(key=lambda row: -row.share)
     if as_json:
         say_json([row.to_json(with_times) for row in rows])
         return
     _say_tasks(rows, with_times)
     try:
-        inputs_of(module[entry_of(module)])
+        inputs_of(module)
     except SearchlabError as error:
         say(f"the model cannot be exported: {error}")
 
@@ -237,8 +224,8 @@ def run(
     results = compiled_model.run(arrays)
     if outputs is not None:
         write_arrays(outputs, {f"output_{index}": array for index, array in enumerate(results)})
-        names = ", ".join(f"output_{index}" for index in range(len(results)))
-        say(f"{outputs} contains {names}")
+        output_names = ", ".join(f"output_{index}" for index in range(len(results)))
+        say(f"{outputs} contains {output_names}")
     if load := observe_load():
         warn(load)
     seconds = compiled_model.time(arrays)
@@ -250,34 +237,30 @@ def run(
 
 @model.command()
 def tune(
-    name: ModelSpec,
+    reference: ModelReference,
     trials: Annotated[int, number_option(Trials, help="The total number of trials for all tasks.")],
     out_dir: Annotated[Path, Option("--out", help="The directory for the logs and the tuned model.", metavar="DIR")],
     scheduler: Annotated[
         str, Option(help="A scheduler from `searchlab list schedulers`; with options: `gradient,alpha=0.3`.")
     ] = "gradient",
     space: Annotated[
-        list[str] | None,
-        Option(
+        list[Plugin] | None,
+        plugin_option(
             help="A space from `searchlab list spaces`; with options: `guided-gemm,blocks=knobs`. May be repeated: the "
-            "first that has programs for a task is used "
-            f"[default: {', '.join(DEFAULT_SPACES)}].",
+            f"first that has programs for a task is used [default: {', '.join(DEFAULT_SPACES)}].",
         ),
     ] = None,
     policy: Annotated[
         str, Option(help="The policy for every task, from `searchlab list policies`; with options: `xgb,epsilon=0.2`.")
     ] = "evolutionary-model",
-    batch: Annotated[int, number_option(Batch, help="The number of trials in a round.")] = 8,
-    seed: RunSeed = 0,
-    stop_after: Annotated[
-        int | None,
-        number_option(Trials, help="Stop tuning a task after this many trials without a gain of more than 1 %."),
-    ] = None,
-    target: TargetOrOwn = None,
-    cost_model: CostModelName = None,
-    features: FeaturesName = None,
-    measure: MeasureSpec = None,
-    warm_start: WarmStartSources = None,
+    batch: parameters.BatchSize = 8,
+    seed: parameters.RunSeed = 0,
+    stop_after: parameters.StopAfter = None,
+    target: parameters.TargetOrOwn = None,
+    cost_model: parameters.CostModelSpec = None,
+    features: parameters.FeaturesName = None,
+    measure: parameters.MeasureSpec = None,
+    warm_start: parameters.WarmStartSources = None,
     shape: ShapeOption = None,
     bind: BindOption = None,
     force: Annotated[
@@ -292,19 +275,19 @@ def tune(
     """
     with interruptible():
         tuned_model = tune_model(
-            read_model(name, shape, bind),
+            read_model(reference, shape, bind),
             out=out_dir,
             trials=trials,
             scheduler=parse_plugin(scheduler),
-            space=[parse_plugin(text) for text in space or DEFAULT_SPACES],
+            space=space or DEFAULT_SPACES,
             policy=parse_plugin(policy),
             batch=batch,
             seed=seed,
             stop_after=stop_after,
             target=target,
             features=features,
-            cost_model=cost_model and parse_plugin(cost_model),
-            measure=parse_json_object(measure, "--measure"),
+            cost_model=cost_model,
+            measure=measure,
             warm_start=warm_start or [],
             force=force,
             progress=err,

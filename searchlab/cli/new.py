@@ -14,16 +14,8 @@ from typer import Argument, Option
 
 from ..errors import SearchlabError
 from ..files import write_file
-from .plugins import Contract
+from .plugins import KINDS_BY_NAME, Contract
 from .terminal import say
-
-TEMPLATE_DETAILS = {
-    Contract.policy: ("policy", "policies", "PolicyTests", ""),
-    Contract.space: ("space", "spaces", "SpaceTests", ""),
-    Contract.costmodel: ("cost model", "costmodels", "CostModelTests", ""),
-    Contract.workload: ("workload", "workloads", "WorkloadTests", ":64x64"),
-}
-"""For each kind of plug-in, its title, its entry-point group, the class of its tests, and an instance to test."""
 
 
 def new(
@@ -49,7 +41,7 @@ def new(
         raise SearchlabError(f"a Python module {module_name} already exists here; choose another name than {name}")
     if package_dir.exists():
         raise SearchlabError(f"{package_dir} already exists; choose another directory (--out)")
-    title, entry_point_group, test_class, test_instance = TEMPLATE_DETAILS[kind]
+    plugin_kind = KINDS_BY_NAME[kind]
     environment = Environment(
         loader=PackageLoader(__package__ or "", "templates"),
         undefined=StrictUndefined,
@@ -61,11 +53,11 @@ def new(
         "name": name,
         "author": author or getpass.getuser(),
         "module": module_name,
-        "cls": "".join(part.capitalize() for part in name.split("-")),
-        "title": title,
-        "group": entry_point_group,
-        "tests": test_class,
-        "example": test_instance,
+        "cls": "".join(word.capitalize() for word in name.split("-")),
+        "title": plugin_kind.title,
+        "group": plugin_kind.group,
+        "tests": f"{plugin_kind.contract.__name__}Tests",
+        "example": ":64x64" if kind is Contract.workload else "",
     }
     templates_by_file = {
         "pyproject.toml": "pyproject.toml",
@@ -76,4 +68,4 @@ def new(
     }
     for file_name, template in templates_by_file.items():
         write_file(package_dir / file_name, environment.get_template(f"{template}.jinja").render(template_variables))
-    say(f"{package_dir} contains a {title} that works; its README.md explains what to do next")
+    say(f"{package_dir} contains a {plugin_kind.title} that works; its README.md explains what to do next")

@@ -37,23 +37,9 @@ from ..space import SPACES
 from ..target import resolve_target
 from ..units import RUNS
 from ..workload import WORKLOADS, kind_of, parse_workload, preset_names
-from .terminal import (
-    AsJson,
-    CostModelName,
-    FeaturesName,
-    Options,
-    SpaceName,
-    SpaceOptions,
-    TargetSpec,
-    Workload,
-    number_option,
-    out,
-    parse_plugin,
-    say,
-    say_json,
-    say_table,
-    strip_markup,
-)
+from . import parameters
+from .parameters import number_option, parse_plugin, plugin_option
+from .terminal import out, say, say_json, say_table, strip_markup
 
 ListKind = StrEnum("ListKind", ["spaces", "policies", "costmodels", "executors", "schedulers", "workloads"])
 ShowKind = StrEnum("ShowKind", ["policy", "space", "costmodel", "scheduler", "workload"])
@@ -69,7 +55,8 @@ KINDS_BY_NAME: dict[str, PluginKind[Any]] = {
 
 
 def list_(
-    kind: Annotated[ListKind | None, Argument(help="List only plug-ins of this kind.")] = None, as_json: AsJson = False
+    kind: Annotated[ListKind | None, Argument(help="List only plug-ins of this kind.")] = None,
+    as_json: parameters.AsJson = False,
 ) -> None:
     """List the installed spaces, policies, cost models, executors and schedulers, and the named workloads.
 
@@ -142,8 +129,9 @@ def show(
         say_table(("option", "default", "allowed values"), rows)
     else:
         say("It has no options.")
-    if kind is ShowKind.policy and (model := cls.traits.own_model):
-        say(f"its cost model: {COST_MODELS.resolve(model.cost_model)[0].name}, with the features {model.features}")
+    if kind is ShowKind.policy and (own_model := cls.traits.own_model):
+        cost_model = COST_MODELS.resolve(own_model.cost_model)[0]
+        say(f"its cost model: {cost_model.name}, with the features {own_model.features}")
     origin = vars(cls).get("origin")
     if isinstance(origin, Origin):
         say(f"{origin.kind}: {origin.name}, {origin.version} ({origin.source})")
@@ -169,14 +157,14 @@ def format_allowed_values(parameter: inspect.Parameter) -> str:
 
 
 def space_(
-    workload: Workload,
-    space: SpaceName,
-    option: SpaceOptions = None,
-    target: TargetSpec = "native",
+    workload: parameters.Workload,
+    space: parameters.SpaceName,
+    option: parameters.SpaceOptions = None,
+    target: parameters.TargetSpec = "native",
     seed: Annotated[int, number_option(Seed, help="The seed for the sample.")] = 0,
 ) -> None:
     """Show a space's knobs, the number of values of each, the default config, and a sample config."""
-    space_plugin = Plugin(**parse_plugin(space, option))
+    space_plugin = parse_plugin(space, option)
     search_space = SPACES.make(space_plugin, parse_workload(workload), resolve_target(target))
     default, sample = search_space.default_config(), search_space.sample(np.random.default_rng(seed))
     count_limit = 10_000 if search_space.builds_programs else 100_000  # counting takes seconds
@@ -202,46 +190,46 @@ def check(
         ),
     ],
     only: Annotated[list[str] | None, Option(help="Run only this check. May be repeated.", metavar="CHECK")] = None,
-    option: Options = None,
+    option: parameters.Options = None,
     seed: Annotated[int, number_option(Seed, help="The seed for the checks.")] = 0,
     space: Annotated[
-        str | None, Option(help="The space for checking a policy, if it needs a particular one [default: toy spaces].")
+        Plugin | None,
+        plugin_option(help="The space for checking a policy, if it needs a particular one [default: toy spaces]."),
     ] = None,
     workload: Annotated[
         str | None, Option(help="The workload for the space [default: a small one that the space supports].")
     ] = None,
-    target: TargetSpec = "native",
-    cost_model: CostModelName = None,
-    features: FeaturesName = None,
+    target: parameters.TargetSpec = "native",
+    cost_model: parameters.CostModelSpec = None,
+    features: parameters.FeaturesName = None,
 ) -> None:
     """Check a plug-in against its contract, and explain how to fix each failure.
 
     To check a workload, specify a small one as `NAME`, such as `softmax:16x32`.
     """
     kind, name = _parse_kind_and_name(words)
-    plugin_spec = parse_plugin(name, option)
+    plugin = parse_plugin(name, option)
     if kind is Contract.policy:
         checks = policy_checks(
-            plugin_spec,
-            space=space and parse_plugin(space),
+            plugin,
+            space=space,
             workload=workload,
             target=target,
-            cost_model=cost_model and parse_plugin(cost_model),
+            cost_model=cost_model,
             features=features,
             seed=seed,
         )
     elif space is not None or (workload is not None and kind is not Contract.space):
-        raise SearchlabError(
-            f"a {kind} cannot be checked in a space; omit --space" + " and --workload" * (kind is not Contract.space)
-        )
+        superfluous_options = "--space" if kind is Contract.space else "--space and --workload"
+        raise SearchlabError(f"a {kind} cannot be checked in a space; omit {superfluous_options}")
     elif kind is Contract.space:
-        checks = space_checks(plugin_spec, workload=workload, target=target, seed=seed)
+        checks = space_checks(plugin, workload=workload, target=target, seed=seed)
     elif kind is Contract.workload:
         if option:
             raise SearchlabError("a workload has no options; omit --option")
         checks = workload_checks(name, seed=seed)
     else:
-        checks = cost_model_checks(plugin_spec, seed=seed)
+        checks = cost_model_checks(plugin, seed=seed)
     results = []
     for result in run_checks(select(checks, only or [])):
         _say_result(result)
@@ -274,7 +262,7 @@ def _parse_kind_and_name(words: list[str]) -> tuple[Contract, str]:
         if kind not in list(Contract):
             raise SearchlabError(f"unknown kind of plug-in {kind!r}{did_you_mean(kind, map(str, Contract))}")
         return Contract(kind), spec_text
-    name = parse_plugin(spec_text)["name"]
+    name = parse_plugin(spec_text).name
     names_by_kind = {**dict.fromkeys(Contract, name), Contract.workload: kind_of(spec_text)[0]}
     matching_kinds = [kind for kind in Contract if names_by_kind[kind] in KINDS_BY_NAME[kind].entry_points_by_name()]
     if not matching_kinds and ":" in name:

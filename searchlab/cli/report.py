@@ -21,13 +21,17 @@ from ..analysis.watch import StudyProgress
 from ..analysis.words import counted
 from ..errors import SearchlabError
 from ..log.lease import is_locked
-from ..log.plan import Claim, write_plan
+from ..log.plan import write_plan
 from ..log.read import RESULT_FILE_NAME, find_logs
-from ..measure.suite import find_installed_suites
+from ..measure.suite import find_installed_suites, find_suite
 from ..options import Share, Trials, check_option
 from ..policy import POLICIES, origins
 from ..run.study import Study
-from .terminal import AsJson, SuitePath, default_logs_dir, number_option, out, say, say_json, say_table, working
+from ..suite.compare import against_baselines, group_suite_runs, read_suite_study_runs
+from ..suite.trajectories import read_baselines, read_trajectories
+from . import parameters
+from .parameters import default_logs_dir, number_option
+from .terminal import out, say, say_json, say_table, working
 
 Full = Annotated[bool, Option("--full", help="Print the tables of all workloads, not only what follows from them.")]
 
@@ -82,9 +86,9 @@ def report(
             metavar="DIR",
         ),
     ] = None,
-    suite: SuitePath = "",
+    suite: parameters.SuitePath = "",
     full: Full = False,
-    as_json: AsJson = False,
+    as_json: parameters.AsJson = False,
 ) -> None:
     """Compare runs: print tables, and write a page (report.html), CSV and JSON to the report's directory.
 
@@ -105,16 +109,7 @@ def report(
             study, logs_dir = _load_study_and_logs(paths)
             paths = [logs_dir]
         report_dir = report_directory(*paths, out=out_dir)
-        claims: Sequence[Claim] = ()
-        if study:
-            runs, claims = read_study_runs(study, paths[0], everything=everything, by=by), study.spec.claims
-        elif len(paths) == 1 and (paths[0] / RESULT_FILE_NAME).is_file() and not (everything or by):
-            from ..suite.compare import against_baselines  # imported here because other reports do not need suites
-
-            runs, _ = against_baselines(paths[0], suite)
-        else:
-            runs, claims = read_runs(*paths, everything=everything, readings=False, by=by), read_planned_claims(*paths)
-        comparison = Comparison(runs, claims)
+        comparison = _compare_runs(study, paths, everything, by, suite)
         comparison.save(report_dir, figures=figures)
     summary = comparison.summary
     if latex:
@@ -130,6 +125,18 @@ def report(
     for path in paths:
         if path.is_dir() and any(map(is_locked, find_logs(path))):
             say(f"{path}: {StudyProgress(path)}")
+
+
+def _compare_runs(
+    study: Study | None, paths: Sequence[Path], everything: bool, by: By | None, suite: str
+) -> Comparison:
+    """Compare the runs of ``study``, whose directory is the only path, or else those at ``paths``."""
+    if study:
+        return Comparison(read_study_runs(study, paths[0], everything=everything, by=by), study.spec.claims)
+    if len(paths) == 1 and (paths[0] / RESULT_FILE_NAME).is_file() and not (everything or by):
+        return Comparison(against_baselines(paths[0], suite)[0])
+    runs = read_runs(*paths, everything=everything, readings=False, by=by)
+    return Comparison(runs, read_planned_claims(*paths))
 
 
 def _publish(site_dir: Path, paths: Sequence[Path], suite: str) -> None:
@@ -149,7 +156,7 @@ def _publish(site_dir: Path, paths: Sequence[Path], suite: str) -> None:
 
 def _describe_policy_sources(summary: Summary) -> dict[str, tuple[str, str, str]]:
     """Return the name, the source and the module's docstring of the algorithm behind each policy in a report."""
-    policies = {row.policy for item in summary.workloads for row in item.strategies}
+    policies = {row.policy for workload in summary.workloads for row in workload.strategies}
     return {
         name: (
             origin.name,
@@ -162,9 +169,6 @@ def _describe_policy_sources(summary: Summary) -> dict[str, tuple[str, str, str]
 
 def _make_publication(result_dir: Path, suite: str) -> Publication:
     """Return the result to publish from a study's directory, or from a directory written by ``suite run --out``."""
-    from ..suite.compare import against_baselines  # imported here because reports do not need suites
-    from ..suite.trajectories import read_trajectories
-
     result_path = result_dir / RESULT_FILE_NAME
     if not result_path.is_file():
         return make_publication(result_dir)
@@ -185,8 +189,6 @@ def read_study_runs(study: Study, logs_dir: Path, *, everything: bool = False, b
     """Read the logs of ``study``, and the suite's baselines to which the study refers."""
     if not study.baselines:
         return read_runs(logs_dir, everything=everything, readings=False, by=by)
-    from ..suite.compare import read_suite_study_runs  # imported here because other reports do not need suites
-
     return read_suite_study_runs(study, logs_dir)
 
 
@@ -245,8 +247,8 @@ def power(
     strategy: Annotated[
         str, Option(help="Compare only this strategy with the others, as for a claim about a single policy.")
     ] = "",
-    suite: SuitePath = "",
-    as_json: AsJson = False,
+    suite: parameters.SuitePath = "",
+    as_json: parameters.AsJson = False,
 ) -> None:
     """Estimate from existing runs how many seeds and workloads are needed to detect a difference."""
     check_option("difference", difference, Share)
@@ -273,22 +275,16 @@ def power(
 
 def _group_baseline_runs(name: Path, strategy: str) -> ComparedRuns:
     """Return the runs of the baselines of the suite ``name``, of which ``strategy`` must be one."""
-    from ..measure.suite import find_suite  # imported here because reports do not need suites
-    from ..suite.compare import group_suite_runs
-    from ..suite.trajectories import read_baselines
-
     suite = find_suite(name)
     baseline_runs = read_baselines(suite)
     if not strategy:
-        names = ", ".join(baseline.strategy for baseline in baseline_runs)
-        raise SearchlabError(f"specify the baseline to compare with as --strategy; choose one of {names}")
+        baseline_names = ", ".join(baseline.strategy for baseline in baseline_runs)
+        raise SearchlabError(f"specify the baseline to compare with as --strategy; choose one of {baseline_names}")
     return group_suite_runs(suite, [], baseline_runs, range(suite.spec.seeds))
 
 
 def _read_runs_to_compare(study: Sequence[Path], suite: str) -> tuple[ComparedRuns, str]:
     """Return the runs in ``study`` and, if they are a result over a suite with its baselines, the new strategy."""
-    from ..suite.compare import against_baselines  # imported here because reports do not need suites
-
     paths = [default_logs_dir(path) if path.suffix == ".toml" else path for path in study]
     if not any((path / RESULT_FILE_NAME).is_file() for path in paths):
         return read_runs(*paths), ""

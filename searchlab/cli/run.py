@@ -22,39 +22,22 @@ from ..log.forecast import Forecast, RunStatus, forecast, format_duration, sum_f
 from ..log.lease import is_locked
 from ..log.writer import OtherRun
 from ..options import Jobs, Trials
-from ..plugins import find_unregistered_code
+from ..plugins import Plugin, find_unregistered_code
 from ..run.open import open_runs
 from ..run.plan import DEFAULT_POLICY, DEFAULT_SPACES, Run, parse_shard, select_shard
 from ..run.study import Study
 from ..run.tune import tune as tune_run
 from ..stats.ranks import ALPHA
 from ..workload.parse import kind_of
+from . import parameters
 from .logs import make_best_record
+from .parameters import default_logs_dir, number_option, parse_plugin, plugin_option
 from .report import Full, read_study_runs, show_report
 from .terminal import (
-    SPACE_HELP,
-    AsJson,
-    BatchSize,
-    CostModelName,
-    FeaturesName,
-    MeasureSpec,
-    PolicyOptions,
-    Port,
-    Quiet,
-    RunSeed,
-    StudyFile,
-    TargetOrOwn,
-    Verbose,
-    WarmStartSources,
-    Workload,
-    default_logs_dir,
     err,
     format_speed_and_time,
     interruptible,
-    number_option,
     out,
-    parse_json_object,
-    parse_plugin,
     progress_console,
     say,
     say_json,
@@ -73,7 +56,7 @@ Discard = Annotated[
 
 
 def run(
-    study: StudyFile,
+    study: parameters.StudyFile,
     logs_dir: Annotated[
         Path | None, Option("--out", help="The directory for the logs and the report [default: results/STUDY].")
     ] = None,
@@ -105,9 +88,9 @@ def run(
         ),
     ] = False,
     full: Full = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-    as_json: AsJson = False,
+    quiet: parameters.Quiet = False,
+    verbose: parameters.Verbose = False,
+    as_json: parameters.AsJson = False,
 ) -> None:
     """Run a study, then report on it. To resume an interrupted study, repeat the command."""
     console = err if as_json else out
@@ -120,11 +103,10 @@ def run(
         say(f"note: {reason}", console)
     if dry_run:
         is_local = executor is None and loaded_study.spec.executor is None
-        # This refuses what the run would refuse.
-        if executor_plugin := choose_executor(loaded_study.spec.executor, executor, jobs):
-            EXECUTORS.check_options(executor_plugin.name, EXECUTORS.load(executor_plugin.name), executor_plugin.options)
         if is_local:
-            count_jobs(jobs or 1, any(run.settings.exclusive for run in runs))
+            count_jobs(jobs or 1, any(run.settings.exclusive for run in runs))  # refuses too many
+        if executor_plugin := choose_executor(loaded_study.spec.executor, executor, jobs):
+            EXECUTORS.check_options(executor_plugin, EXECUTORS.load(executor_plugin.name))
         _say_forecast(loaded_study, select_shard(runs, shard_number, shard_count), logs_dir, is_local, as_json)
         return
     if not quiet and any(not run.settings.replays for run in runs):
@@ -243,18 +225,19 @@ def _say_work_left(runs: Sequence[Run], forecasts: Sequence[Forecast], logs_dir:
 
 
 def tune(
-    workload: Workload,
+    workload: parameters.Workload,
     log: Annotated[Path, Option(help="The log of the run. If it exists, the run resumes.", metavar="FILE.jsonl")],
     space: Annotated[
-        str | None,
-        Option(
-            help=f"{SPACE_HELP} [default: the first of {', '.join(DEFAULT_SPACES)} that has programs for the workload]."
+        Plugin | None,
+        plugin_option(
+            help=f"{parameters.SPACE_HELP} [default: the first of {', '.join(DEFAULT_SPACES)} that has programs for "
+            "the workload]."
         ),
     ] = None,
     policy: Annotated[
         str, Option(help="A policy from `searchlab list policies`; with options: `xgb,epsilon=0.2`.")
     ] = DEFAULT_POLICY,
-    option: PolicyOptions = None,
+    option: parameters.PolicyOptions = None,
     trials: Annotated[
         int | None,
         number_option(
@@ -264,27 +247,24 @@ def tune(
     seconds: Annotated[
         float | None, Option(help="Stop after this many seconds of proposing, training, building and running.")
     ] = None,
-    stop_after: Annotated[
-        int | None,
-        number_option(Trials, help="Stop after this many trials that do not improve throughput by more than 1 %."),
-    ] = None,
-    batch: BatchSize = 8,
-    seed: RunSeed = 0,
-    target: TargetOrOwn = None,
-    cost_model: CostModelName = None,
-    features: FeaturesName = None,
-    warm_start: WarmStartSources = None,
+    stop_after: parameters.StopAfter = None,
+    batch: parameters.BatchSize = 8,
+    seed: parameters.RunSeed = 0,
+    target: parameters.TargetOrOwn = None,
+    cost_model: parameters.CostModelSpec = None,
+    features: parameters.FeaturesName = None,
+    warm_start: parameters.WarmStartSources = None,
     discard: Discard = False,
-    measure: MeasureSpec = None,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-    as_json: AsJson = False,
+    measure: parameters.MeasureSpec = None,
+    quiet: parameters.Quiet = False,
+    verbose: parameters.Verbose = False,
+    as_json: parameters.AsJson = False,
 ) -> None:
     """Search one workload in one space with one policy. To resume or extend a run, repeat the command."""
     with interruptible():
         result = tune_run(
             workload,
-            space=space and parse_plugin(space),
+            space=space,
             policy=parse_plugin(policy, option),
             log=log,
             trials=trials,
@@ -294,10 +274,10 @@ def tune(
             seed=seed,
             target=target,
             features=features,
-            cost_model=cost_model and parse_plugin(cost_model),
+            cost_model=cost_model,
             warm_start=warm_start or [],
             discard=discard,
-            measure=parse_json_object(measure, "--measure"),
+            measure=measure,
             progress=progress_console(quiet, verbose, err if as_json else out),
         )
     if as_json:
@@ -308,8 +288,8 @@ def tune(
         say(f"the run ended after {trial_count}{f' of {trials}' if trials else ''} trials: {end.reason}")
     say(f"best of {trial_count}: {format_speed_and_time(best)} with {best.config.to_json()}")
     if best.tied:
-        names = ", ".join(str(trial.index) for trial in best.tied)
-        say(f"trials {names} are equally fast within the noise, judging by repeated measurements")
+        tied_trials = ", ".join(str(trial.index) for trial in best.tied)
+        say(f"trials {tied_trials} are equally fast within the noise, judging by repeated measurements")
     if result.space.has_programs:
         header = result.log.header
         code = [kind_of(header.workload)[0], header.space.name, header.space.options]
@@ -326,7 +306,7 @@ def watch(
             metavar="PATH...",
         ),
     ],
-    port: Port = 0,
+    port: parameters.Port = 0,
 ) -> None:
     """Show the report on a study in a browser while the study runs, with its progress and the time left.
 

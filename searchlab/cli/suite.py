@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from msgspec import UNSET
+from msgspec import UNSET, to_builtins
 from msgspec.json import encode, format
 from msgspec.structs import replace
 from rich.box import SIMPLE_HEAD
@@ -45,22 +45,9 @@ from ..suite.trajectories import (
     record_test_use,
     write_trajectories,
 )
-from .terminal import (
-    AsJson,
-    BatchSize,
-    CostModelName,
-    FeaturesName,
-    PolicyOptions,
-    SuitePath,
-    err,
-    interruptible,
-    number_option,
-    out,
-    parse_plugin,
-    say,
-    say_json,
-    say_table,
-)
+from . import parameters
+from .parameters import number_option, parse_plugin
+from .terminal import err, interruptible, out, say, say_json, say_table
 
 suites = typer.Typer(
     no_args_is_help=True,
@@ -87,7 +74,7 @@ def suite_list() -> None:
     for name, directory in find_installed_suites().items():
         suite = read_suite(directory)
         spec = suite.spec
-        table_counts = [sum(entry.split == split for entry in spec.tables) for split in SPLITS]
+        table_counts = [sum(table.split == split for table in spec.tables) for split in SPLITS]
         baseline_count = len(suite.baseline_paths)
         rows.append((name, spec.title, len(spec.tables), *table_counts, baseline_count))
     if rows:
@@ -98,18 +85,18 @@ def suite_list() -> None:
 
 @suites.command(name="info")
 def suite_info(
-    suite: SuiteName,
+    suite_name: SuiteName,
     table: Annotated[str, Argument(help="The table whose card to show.", metavar="TABLE")] = "",
-    as_json: AsJson = False,
+    as_json: parameters.AsJson = False,
 ) -> None:
     """Show the size and difficulty of each table in a suite, or the card of one table."""
     from ..suite.cards import TableCard  # imported here because importing it takes longer than running most commands
 
-    part = find_suite(suite)
+    suite = find_suite(suite_name)
     if table:
-        out.print(Markdown(TableCard(RecordedTable(part.table(table))).to_markdown()))
+        out.print(Markdown(TableCard(RecordedTable(suite.table(table))).to_markdown()))
         return
-    cards = [TableCard(RecordedTable(suite_table)) for suite_table in part.tables]
+    cards = [TableCard(RecordedTable(suite_table)) for suite_table in suite.tables]
     if as_json:
         say_json([card.to_json() for card in cards])
         return
@@ -129,7 +116,7 @@ def suite_info(
         )
         for card in cards
     )
-    say_table(columns, rows, right_aligned=columns[2:], title=f"{part.spec.title}: {part.name}", box=SIMPLE_HEAD)
+    say_table(columns, rows, right_aligned=columns[2:], title=f"{suite.spec.title}: {suite.name}", box=SIMPLE_HEAD)
     say(
         "after 100 draws: how much slower than the optimum the best of 100 random draws is expected to be. draws to "
         "5 %: random draws needed to find a config within 5 % of the optimum, on average and in 95 of 100 runs."
@@ -138,7 +125,7 @@ def suite_info(
 
 @suites.command(name="run")
 def suite_run(
-    suite: SuiteName,
+    suite_name: SuiteName,
     policy: Annotated[str, Option(help="The policy: a registered name, or `module:Policy`.")],
     against: Annotated[
         str,
@@ -147,10 +134,10 @@ def suite_run(
             "runs [default: random, the best on the dev split, and the one that the policy derives from]."
         ),
     ] = "",
-    option: PolicyOptions = None,
-    batch: BatchSize = 8,
-    cost_model: CostModelName = None,
-    features: FeaturesName = None,
+    option: parameters.PolicyOptions = None,
+    batch: parameters.BatchSize = 8,
+    cost_model: parameters.CostModelSpec = None,
+    features: parameters.FeaturesName = None,
     label: Annotated[str, Option(help="The name of the policy in tables and charts.")] = "",
     split: Annotated[
         Split | None,
@@ -168,7 +155,7 @@ def suite_run(
         bool,
         Option("--require-better", help="Exit with code 3 unless the policy is better than every --against baseline."),
     ] = False,
-    as_json: AsJson = False,
+    as_json: parameters.AsJson = False,
 ) -> None:
     """Compare a policy with a suite's baselines, by default on the tables of its dev split.
 
@@ -179,37 +166,37 @@ def suite_run(
     """
     from ..suite.verify import check_baselines
 
-    part = _find_part_to_run(suite, split)
-    baseline_runs = read_baselines(part)
+    suite = _find_suite_to_run(suite_name, split)
+    baseline_runs = read_baselines(suite)
     policy_plugin = parse_plugin(policy, option)
-    opponents = against.split(",") if against else choose_baselines(part, POLICIES.load(policy_plugin["name"]))
+    opponents = against.split(",") if against else choose_baselines(suite, POLICIES.load(policy_plugin.name))
     # Unknown names are rejected before anything runs.
-    check_baselines(part, read_baselines(part, opponents), lambda text: say(text, err))
+    check_baselines(suite, read_baselines(suite, opponents), lambda text: say(text, err))
     policy_entry = {
-        **policy_plugin,
+        **to_builtins(policy_plugin),
         "batch": batch,
-        "label": choose_label(policy_plugin["name"], label, {baseline.strategy for baseline in baseline_runs}),
-        **({"cost_model": parse_plugin(cost_model)} if cost_model else {}),
+        "label": choose_label(policy_plugin.name, label, {baseline.strategy for baseline in baseline_runs}),
+        **({"cost_model": to_builtins(cost_model)} if cost_model else {}),
         **({"features": features} if features else {}),
     }
-    study = make_suite_study(part, policy_entry, seeds, opponents)
+    study = make_suite_study(suite, policy_entry, seeds, opponents)
     notes_console = err if as_json else out
     scratch = ScratchFolder() if out_dir is None else nullcontext(str(out_dir))
     with interruptible(), scratch as work_dir:
         for reason in study.plan().skipped:
             say(f"note: {reason}", notes_console)
-        new = run_policy(study, Path(work_dir) / "logs", jobs, progress=err)
-        if any(table.entry.split == "test" for table in part.tables):
-            new = replace(new, test_uses=record_test_use(new))
-        for text in _describe_departures(new, opponents, out_dir):
+        trajectories = run_policy(study, Path(work_dir) / "logs", jobs, progress=err)
+        if any(table.entry.split == "test" for table in suite.tables):
+            trajectories = replace(trajectories, test_uses=record_test_use(trajectories))
+        for text in _describe_departures(trajectories, opponents, out_dir):
             say(f"note: {text}", notes_console)
-        part = restrict_to_runs(part, new)
-        comparison = Comparison(group_suite_runs(part, [new], baseline_runs, study.spec.seed_list))
+        suite = restrict_to_runs(suite, trajectories)
+        comparison = Comparison(group_suite_runs(suite, [trajectories], baseline_runs, study.spec.seed_list))
         if out_dir is not None:
-            write_trajectories(out_dir / RESULT_FILE_NAME, new)
+            write_trajectories(out_dir / RESULT_FILE_NAME, trajectories)
             say("writing the report", err)
             comparison.save(out_dir / "report")
-    answer = SuiteAnswer(part, new, comparison.summary)
+    answer = SuiteAnswer(suite, trajectories, comparison.summary)
     if as_json:
         say_json(answer.to_json())
     else:
@@ -223,7 +210,7 @@ def suite_run(
         raise typer.Exit(3)
 
 
-def _find_part_to_run(suite_name: str, split: Split | None) -> Suite:
+def _find_suite_to_run(suite_name: str, split: Split | None) -> Suite:
     """Return the part of a suite on which to run a policy: the one specified, or else the dev split."""
     suite = find_suite(suite_name)
     if split and (suite.table_name or suite.split not in (None, split)):
@@ -231,14 +218,17 @@ def _find_part_to_run(suite_name: str, split: Split | None) -> Suite:
     return suite if suite.split or suite.table_name else suite.select_split(split or "dev")
 
 
-def _describe_departures(new: Trajectories, opponents: Sequence[str], out_dir: Path | None) -> Iterator[str]:
+def _describe_departures(trajectories: Trajectories, opponents: Sequence[str], out_dir: Path | None) -> Iterator[str]:
     """Yield how the runs of a new strategy depart from the suite's protocol."""
-    if new.test_uses is not UNSET and new.test_uses > 1:
+    if trajectories.test_uses is not UNSET and trajectories.test_uses > 1:
         yield (
-            f"you have run {new.test_uses} variants of {new.policy.name} on the test split of {new.suite}; the "
-            f"protocol allows only one, which is chosen on the dev split, and the result records this number"
+            f"you have run {trajectories.test_uses} variants of {trajectories.policy.name} on the test split of "
+            f"{trajectories.suite}; the protocol allows only one, which is chosen on the dev split, and the result "
+            f"records this number"
         )
-    if unregistered_names := [name for name in opponents if (new.strategy, name) not in new.contrasts]:
+    if unregistered_names := [
+        name for name in opponents if (trajectories.strategy, name) not in trajectories.contrasts
+    ]:
         yield (
             f"the runs in {out_dir} began before the comparison with {', '.join(unregistered_names)} was "
             f"registered; use a different --out to register it"
@@ -247,7 +237,7 @@ def _describe_departures(new: Trajectories, opponents: Sequence[str], out_dir: P
 
 @suites.command(name="report")
 def suite_report(
-    suite: SuiteName,
+    suite_name: SuiteName,
     results: Annotated[
         list[Path] | None,
         Argument(help="Results to compare with the baselines: directories from `suite run --out`, or result files."),
@@ -268,12 +258,12 @@ def suite_report(
     """Report on a suite's baselines and on results over the suite."""
     from ..suite.verify import check_baselines
 
-    part = find_suite(suite)
-    baseline_runs = read_baselines(part, against.split(",") if against else None)
-    check_baselines(part, baseline_runs if against else [baseline for baseline in baseline_runs if baseline.code])
+    suite = find_suite(suite_name)
+    baseline_runs = read_baselines(suite, against.split(",") if against else None)
+    check_baselines(suite, baseline_runs if against else [baseline for baseline in baseline_runs if baseline.code])
     trial_limit = parse_trials(trials) if trials else None
     runs = group_suite_runs(
-        part, read_results(results or ()), baseline_runs, range(seeds or part.spec.seeds), trial_limit
+        suite, read_results(results or ()), baseline_runs, range(seeds or suite.spec.seeds), trial_limit
     )
     comparison = Comparison(runs)
     comparison.save(out_dir)
@@ -293,7 +283,7 @@ def suite_submit(
         ),
     ],
     bundle: Annotated[Path | None, Option("--out", help="The bundle [default: DIR.zip].")] = None,
-    suite: SuitePath = "",
+    suite: parameters.SuitePath = "",
 ) -> None:
     """Make a bundle that others can verify: a policy's results on a suite, its source, and whom to cite.
 
@@ -323,7 +313,7 @@ def suite_verify(
         list[str] | None,
         Option(help="A policy or cost model (`module:Class`) whose code you trust. May be repeated."),
     ] = None,
-    suite: SuitePath = "",
+    suite: parameters.SuitePath = "",
     record: Annotated[
         Path | None,
         Option("--out", help="Write what was verified of a bundle to this JSON file, which `report --publish` shows."),

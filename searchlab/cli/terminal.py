@@ -1,4 +1,4 @@
-"""Utilities that commands share: terminal output, common arguments, and the handling of signals."""
+"""Output of commands, and the handling of signals."""
 
 from __future__ import annotations
 
@@ -6,25 +6,22 @@ import json
 import logging
 import re
 import shlex
-import signal
 import sys
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import StringIO
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import typer
 from rich.box import Box
 from rich.table import Table
 from rich.text import Text
-from typer import Argument, Option
 
 from ..console import Terminal, escape_controls, escape_to_one_line, format_execution_time, format_speed, notify_if_slow
-from ..errors import SearchlabError, SearchlabWarning, warn
-from ..options import Batch, Seed, find_numeric_type
+from ..errors import SearchlabWarning
+from ..foreign_code import note_interrupts
 
 if TYPE_CHECKING:
     from ..log.result import Best
@@ -34,86 +31,6 @@ out = Terminal(width=None if sys.stdout.isatty() else 100, markup=False, emoji=F
 
 err = Terminal(stderr=True, width=None if sys.stderr.isatty() else 100, markup=False, emoji=False)
 """The standard error, for progress, and for notes if the standard output is JSON."""
-
-StudyFile = Annotated[Path, Argument(help="The study file (TOML).", metavar="STUDY.toml")]
-Logs = Annotated[list[Path], Argument(help="Logs, or directories of logs.", metavar="LOG|DIR...")]
-Workload = Annotated[
-    str,
-    Argument(
-        help="The workload: `gemm:512x512x512`, `conv2d:1x7x7x512x512x3x3:s1:p1`, `resnet50/conv3.2b`, ...",
-        metavar="WORKLOAD",
-    ),
-]
-SPACE_HELP = (
-    "A space from `searchlab list spaces`; with options: `guided-gemm,blocks=knobs`. The values of knobs, as in "
-    '`{"x": [1, 2]}`, stand for the space `parameters`'
-)
-SpaceName = Annotated[str, Option("--space", help=f"{SPACE_HELP}.")]
-TARGET_HELP = "`native`, `cuda`, the name of an LLVM CPU, or a TVM target as JSON"
-TargetSpec = Annotated[str, Option("--target", help=f"The target: {TARGET_HELP}.")]
-TargetOrOwn = Annotated[
-    str | None, Option("--target", help=f"The target: {TARGET_HELP} [default: native, or the table's].")
-]
-MeasureSpec = Annotated[
-    str | None,
-    Option(
-        "--measure",
-        help='The `measure` key of a study file, as JSON: `{"repeat": 5}`.',
-        metavar="JSON",
-    ),
-]
-WarmStartSources = Annotated[
-    list[str] | None,
-    Option(
-        "--warm-start",
-        help="An earlier log to learn from, a directory of logs, or `default`: the default config of the space is the "
-        "first trial. May be repeated.",
-        metavar="LOG|DIR|default",
-    ),
-]
-CostModelName = Annotated[
-    str | None,
-    Option(
-        "--cost-model",
-        help="The cost model, if the policy uses one; with options: `xgboost,objective=rank` [default: the policy's "
-        "own, or xgboost].",
-    ),
-]
-FEATURES_HELP = "`knob`, `autotvm-knob`, `program`, `per-store`, `itervar` or `curve`"
-FeaturesName = Annotated[
-    str | None,
-    Option("--features", help=f"The cost model's features: {FEATURES_HELP} [default: the policy's own, or knob]."),
-]
-SuitePath = Annotated[
-    str, Option("--suite", help="The path of the suite of a directory from `suite run --out`, if no name finds it.")
-]
-AsJson = Annotated[bool, Option("--json", help="Print JSON.")]
-Quiet = Annotated[bool, Option("--quiet", "-q", help="Show no progress.")]
-Verbose = Annotated[
-    bool,
-    Option("--verbose", "-v", help="Print a line for each trial, with its config, its result and the best one so far."),
-]
-
-
-def _make_option(owner: str) -> Any:
-    return Option("--option", help=f"An option of the {owner}. May be repeated.", metavar="NAME=VALUE")
-
-
-Options = Annotated[list[str] | None, _make_option("plug-in")]
-PolicyOptions = Annotated[list[str] | None, _make_option("policy")]
-SpaceOptions = Annotated[list[str] | None, _make_option("space")]
-
-
-def number_option(value_range: Any, *option_names: str, **option_settings: Any) -> Any:
-    """Return an ``Option`` with the limits of ``kind``, one of the ranges in :mod:`searchlab.options`."""
-    number_type = find_numeric_type(value_range)
-    assert number_type is not None
-    return Option(*option_names, min=number_type.ge, max=number_type.le, **option_settings)
-
-
-RunSeed = Annotated[int, number_option(Seed, help="The seed, which determines everything but the measurements.")]
-BatchSize = Annotated[int, number_option(Batch, help="The number of configs that the policy proposes at once.")]
-Port = Annotated[int, Option(min=0, max=65535, help="The port to listen on; 0 for any free port.")]
 
 
 def say(text: str | Text, console: Terminal = out) -> None:
@@ -209,94 +126,22 @@ def working(activity: str, quiet: bool = False) -> Iterator[None]:
 @contextmanager
 def interruptible() -> Iterator[None]:
     """On Ctrl-C or SIGTERM, end cleanly and print the command with which to continue."""
-    is_interrupted = False
-
-    def interrupt(*_: object) -> None:
-        nonlocal is_interrupted
-        is_interrupted = True
-        raise KeyboardInterrupt
-
-    previous_handlers = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    except (KeyboardInterrupt, Exception) as error:
-        if not (is_interrupted or isinstance(error, KeyboardInterrupt)):
-            raise  # otherwise, TVM may have replaced the interrupt
-        resume_command = "searchlab " + shlex.join(sys.argv[1:])
-        say(Text("\ninterrupted; all measurements are kept. Continue with: ").append(resume_command, style="bold"))
-        raise typer.Exit(130) from None
-    finally:
-        for number, handler in previous_handlers.items():
-            signal.signal(number, handler)
-
-
-def parse_json_object(text: str | None, name: str) -> dict[str, Any] | None:
-    """Parse the value of the option ``name`` as a JSON object."""
-    if text is None:
-        return None
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:  # invalid JSON, too many digits, or excessive nesting
-        raise SearchlabError(f"{name} {text!r:.200} is not valid JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise SearchlabError(f"{name} must be a JSON object, not {text}")
-    return value
-
-
-def parse_name_and_value(text: str) -> tuple[str, Any]:
-    """Split ``name=value``. The value is parsed as JSON (``3``, ``true``, ``[2, 4]``) or else as text."""
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise SearchlabError(f"the option {text!r} does not have the form name=value")
-    try:
-        return name, json.loads(value)
-    except (ValueError, RecursionError):  # invalid JSON, too many digits, or excessive nesting
-        return name, value
-
-
-def parse_plugin(text: str, options: Sequence[str] | None = None) -> dict[str, Any]:
-    """Convert ``name`` or ``name,option=value,...``, and further ``options``, to an entry as in a study file.
-
-    A comma within brackets or quotes does not end a value, as in ``arms=["tpe","xgb"]``. A mapping from knobs to values
-    in JSON stands for the space ``parameters``.
-    """
-    if text.startswith("{"):
-        text = f"parameters,parameters={text}"
-    name, *option_parts = text.split(",")
-    option_texts: list[str] = []
-    for option_part in option_parts:
-        if option_texts and not _is_complete(option_texts[-1]):
-            option_texts[-1] += f",{option_part}"
-        else:
-            option_texts.append(option_part)
-    return {"name": name, "options": dict(parse_name_and_value(option) for option in [*option_texts, *(options or [])])}
-
-
-def default_logs_dir(study: Path) -> Path:
-    """Return the default directory for the logs of a study file: results/STUDY in the current directory.
-
-    Warns if only the directory of the study file contains results, since the user may have changed directory.
-    """
-    logs_dir = Path("results") / study.stem
-    directory_beside_study = study.parent / logs_dir
-    if directory_beside_study.is_dir() and not logs_dir.exists():
-        warn(
-            f"{logs_dir} does not exist here, but {directory_beside_study} does; specify it if it contains the logs "
-            f"of {study}"
-        )
-    return logs_dir
-
-
-def _is_complete(option_text: str) -> bool:
-    """Return whether no bracket or quote is open at the end of ``option``."""
-    value = option_text.partition("=")[2]
-    return value.count("[") <= value.count("]") and value.count("{") <= value.count("}") and value.count('"') % 2 == 0
+    with note_interrupts() as interrupts:
+        try:
+            yield
+        except (KeyboardInterrupt, Exception) as error:
+            if not (interrupts or isinstance(error, KeyboardInterrupt)):
+                raise  # otherwise, TVM may have replaced the interrupt
+            resume_command = "searchlab " + shlex.join(sys.argv[1:])
+            say(Text("\ninterrupted; all measurements are kept. Continue with: ").append(resume_command, style="bold"))
+            raise typer.Exit(130) from None
 
 
 def format_speed_and_time(best: Best) -> str:
     """Return the throughput and the time of the best program, or what the function returned."""
     unit = best.result.log.unit
-    return format_speed(best.gflops, unit) + f", {format_execution_time(best.seconds)}" * (unit == "GFLOPS")
+    speed_text = format_speed(best.gflops, unit)
+    return f"{speed_text}, {format_execution_time(best.seconds)}" if unit == "GFLOPS" else speed_text
 
 
 def strip_markup(docstring: str) -> str:

@@ -14,14 +14,16 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from functools import cached_property
 from types import FrameType
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from ..errors import SearchlabError, describe, did_you_mean
+from ..foreign_code import find_error_location, find_raise_location
 from ..options import checks_arguments
-from ..plugins import Plugin, find_error_location, find_raise_location, search_path
+from ..plugins import Plugin, search_path
 
 
 class CheckFailed(AssertionError):
@@ -58,7 +60,10 @@ class Subject:
 
     Attributes:
         time_limit: The time limit of each check, in seconds.
+        result_name: The name of one of its results in error messages.
     """
+
+    result_name: ClassVar[str]
 
     plugin: Plugin
     plugin_class: type[Any]
@@ -69,6 +74,41 @@ class Subject:
     def __getstate__(self) -> dict[str, Any]:
         # Another process does not receive cached instances or runs.
         return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def compute_results(self) -> list[Any]:
+        """Return what new instances compute, as JSON data. Only the plug-in's options and seed may determine it."""
+        raise NotImplementedError
+
+    def compute_with_seeded_streams(self) -> list[Any]:
+        """Return :meth:`compute_results` with seeded global streams, so that a plug-in that draws from them repeats."""
+        with seed_global_streams(0):
+            return self.compute_results()
+
+    @cached_property
+    def results(self) -> list[Any]:
+        """The results of a normal run."""
+        return self.compute_with_seeded_streams()
+
+    def require_same(self, expected_results: list[Any], results: list[Any], condition: str) -> None:
+        """Raise Breach, which states the ``condition``, if ``results`` differ from the ``expected_results``."""
+        for number, (expected, result) in enumerate(zip(expected_results, results, strict=False)):
+            if result != expected and (result == result or expected == expected):  # NaN differs from itself
+                raise Breach(f"{condition}, {self.result_name} {number} is {result} instead of {expected}")
+        if len(results) != len(expected_results):
+            raise Breach(
+                f"{condition}, there are {len(results)} {self.result_name}s instead of {len(expected_results)}"
+            )
+
+    def require_private_randomness(self) -> None:
+        """Raise Breach if the plug-in uses the global random streams of Python and NumPy."""
+        with seed_global_streams(1, must_be_untouched=True):
+            results = self.compute_results()
+        self.require_same(self.results, results, "with different global random streams")
+
+    def require_same_in_every_process(self) -> None:
+        """Raise Breach if a process with another hash seed and a single thread computes different results."""
+        results, other_results = run_in_two_processes(type(self).compute_with_seeded_streams, self)
+        self.require_same(results, other_results, "in another process, on one thread")
 
     def instantiate(self, contract: type[Any], rejection_text: str, *args: Any, **kwargs: Any) -> Any:
         """Instantiate the plug-in.

@@ -18,7 +18,6 @@ from .check import (
     check_constructor,
     rule,
     rules_in,
-    run_in_two_processes,
     seed_global_streams,
 )
 
@@ -31,6 +30,8 @@ SEEDED_RULES = (*BASIC_RULES, "shape", "finite", "same-seed", "global-random-sta
 class CostModelSubject(Subject):
     """A cost model to check."""
 
+    result_name = "prediction"
+
     def instantiate_model(self) -> CostModel:
         """Instantiate the model. Raises Refused if it rejects the options."""
         rejection_text = f"cost model {self.plugin.name!r} rejected its options"
@@ -39,12 +40,16 @@ class CostModelSubject(Subject):
         )
         return model
 
-    def train(self, row_count: int = 100) -> tuple[CostModel, Floats]:
-        """Instantiate the model and train it on rows of :func:`make_data`; return the model and the features."""
+    def train(self) -> tuple[CostModel, Floats]:
+        """Instantiate the model and train it on 100 rows of :func:`make_data`; return the model and the features."""
         instance = self.instantiate_model()
-        features, scores = make_data(row_count)
+        features, scores = make_data(100)
         instance.fit(features, scores, make_single_group(features))
         return instance, features
+
+    def compute_results(self) -> list[Any]:
+        """Return the model's predictions after training on 400 trials."""
+        return list(train_and_predict(self, *make_data(400)).tolist())
 
 
 def make_data(row_count: int, column_count: int = 6, seed: int = 0) -> tuple[Floats, Floats]:
@@ -64,10 +69,9 @@ def train_and_predict(
     subject: CostModelSubject, features: Floats, scores: Floats, groups: Ints | None = None
 ) -> Floats:
     """Train a new model on the given data, and return its predictions for the same rows and for 20 new rows."""
-    with seed_global_streams(0):
-        instance = subject.instantiate_model()
-        instance.fit(features, scores, make_single_group(features) if groups is None else groups)
-        return np.asarray(instance.predict(np.concatenate([features, make_data(20, features.shape[1], seed=9)[0]])))
+    instance = subject.instantiate_model()
+    instance.fit(features, scores, make_single_group(features) if groups is None else groups)
+    return np.asarray(instance.predict(np.concatenate([features, make_data(20, features.shape[1], seed=9)[0]])))
 
 
 def make_single_group(features: Floats) -> Ints:
@@ -162,11 +166,7 @@ def _require_finite(subject: CostModelSubject, features: Floats, scores: Floats,
 @rule("pass the seed to everything random, and use a single thread where the summation order matters", BASIC_RULES)
 def check_same_seed(subject: CostModelSubject) -> None:
     """The same data and seed give the same predictions."""
-    _require_same(
-        train_and_predict(subject, *make_data(100)),
-        train_and_predict(subject, *make_data(100)),
-        "when trained again, it predicts",
-    )
+    subject.require_same(subject.results, subject.compute_with_seeded_streams(), "with the same seed")
 
 
 @rule("copy arrays before changing them: use np.nan_to_num(features) without copy=False", BASIC_RULES)
@@ -187,12 +187,7 @@ def check_leaves_its_input(subject: CostModelSubject) -> None:
 @rule("draw from your own generator: np.random.default_rng(seed)", [*BASIC_RULES, "same-seed"])
 def check_global_random_state(subject: CostModelSubject) -> None:
     """It neither draws from nor seeds the global random streams of Python and NumPy."""
-    predictions_by_run = []
-    for seed in (1, 2):
-        with seed_global_streams(seed, must_be_untouched=True):
-            instance, features = subject.train()
-            predictions_by_run.append(instance.predict(features))
-    _require_same(predictions_by_run[0], predictions_by_run[1], "with different global random streams, it predicts")
+    subject.require_private_randomness()
 
 
 @rule("reset the model in fit", [*BASIC_RULES, "same-seed", "global-random-state"])
@@ -204,9 +199,7 @@ def check_forgets(subject: CostModelSubject) -> None:
         trained_twice.fit(*make_data(30, seed=1), np.zeros(30, dtype=np.int64))
         for instance in (trained_once, trained_twice):
             instance.fit(features, scores, make_single_group(features))
-        _require_same(
-            trained_once.predict(features), trained_twice.predict(features), "after training on other data, it predicts"
-        )
+        _require_same(trained_once.predict(features), trained_twice.predict(features), "after training on other data")
 
 
 @rule("predict each row independently: do not use statistics of the other rows", [*BASIC_RULES, "shape", "same-seed"])
@@ -215,10 +208,8 @@ def check_a_row_alone(subject: CostModelSubject) -> None:
     with seed_global_streams(0):
         instance, features = subject.train()
         predictions = instance.predict(features)
-        _require_same(predictions[10:20], instance.predict(features[10:20]), "for ten rows alone, it predicts", 1e-6)
-        _require_same(
-            predictions[::-1], instance.predict(features[::-1]), "for rows in reverse order, it predicts", 1e-6
-        )
+        _require_same(predictions[10:20], instance.predict(features[10:20]), "for ten rows alone", 1e-6)
+        _require_same(predictions[::-1], instance.predict(features[::-1]), "for rows in reverse order", 1e-6)
 
 
 @rule("return from dump all that fit has learned, and set it in restore; or define neither", SEEDED_RULES)
@@ -228,31 +219,21 @@ def check_restores(subject: CostModelSubject) -> None:
     if files := instance.dump():
         restored_model = subject.instantiate_model()
         restored_model.restore(files)
-        _require_same(
-            instance.predict(features), restored_model.predict(features), "after dump and restore, it predicts"
-        )
+        _require_same(instance.predict(features), restored_model.predict(features), "after dump and restore")
 
 
 @rule("use one thread, or sums that do not depend on the number of threads; do not iterate over sets", SEEDED_RULES)
 def check_every_process(subject: CostModelSubject) -> None:
     """Its predictions are the same in every process and with any number of threads."""
-    first, second = run_in_two_processes(list_predictions, subject)
-    _require_same(np.array(first), np.array(second), "in another process, on one thread, it predicts")
-
-
-def list_predictions(subject: CostModelSubject) -> list[float]:
-    """Return the model's predictions after training on 400 trials."""
-    return list(train_and_predict(subject, *make_data(400)).tolist())
+    subject.require_same_in_every_process()
 
 
 def _require_same(expected_scores: Floats, actual_scores: Floats, condition: str, tolerance: float = 0.0) -> None:
     """Raise Breach if predictions differ by more than ``tolerance``."""
-    if expected_scores.shape != actual_scores.shape:
-        raise Breach(f"{condition} scores of shape {actual_scores.shape} instead of {expected_scores.shape}")
     differences = np.abs(expected_scores - actual_scores).reshape(len(expected_scores), -1).max(axis=1, initial=0.0)
     if (differences > tolerance).any():
         row = int(np.argmax(differences))
-        raise Breach(f"{condition} {actual_scores[row]} instead of {expected_scores[row]} for row {row}")
+        raise Breach(f"{condition}, it predicts {actual_scores[row]} instead of {expected_scores[row]} for row {row}")
 
 
 RULES = rules_in(__name__)
@@ -269,6 +250,6 @@ def cost_model_checks(plugin: PluginSpec, *, seed: int = 0) -> list[Check]:
         SearchlabError: If the plug-in or an option is unknown.
     """
     resolved, cls = COST_MODELS.resolve(plugin)
-    COST_MODELS.check_options(resolved.name, cls, resolved.options)
+    COST_MODELS.check_options(resolved, cls)
     subject = CostModelSubject(resolved, cls, seed, TIME_LIMIT)
     return [Check(rule, subject) for rule in RULES]

@@ -32,7 +32,6 @@ from .check import (
     check_constructor,
     rule,
     rules_in,
-    run_in_two_processes,
     seed_global_streams,
 )
 from .spaces import SpaceSubject
@@ -61,6 +60,8 @@ class PolicySubject(Subject):
     Attributes:
         small_spaces: The spaces that it must exhaust.
     """
+
+    result_name = "proposal"
 
     spaces: Mapping[str, SpaceSubject]
     small_spaces: Mapping[str, SpaceSubject]
@@ -102,6 +103,15 @@ class PolicySubject(Subject):
     def trials_by_space(self) -> dict[str, list[Trial]]:
         """The trials of a normal run in each of ``spaces``."""
         return {name: self.run_in(space_subject) for name, space_subject in self.spaces.items()}
+
+    @cached_property
+    def results(self) -> list[Any]:
+        return [config for trials in self.trials_by_space.values() for config in _list_configs(trials)]
+
+    def compute_results(self) -> list[Any]:
+        """Return the proposals of a short run in each of ``spaces``."""
+        instances = [self.instantiate_in(space_subject) for space_subject in self.spaces.values()]
+        return [config for instance in instances for config in _list_configs(run_policy(instance, simulate_flaky, 32))]
 
 
 BASIC_RULES = ("signature", "starts", "runs")
@@ -189,18 +199,13 @@ def _require_no_repeats(configs: Sequence[Config]) -> None:
 )
 def check_same_seed(subject: PolicySubject) -> None:
     """The same seed and measurements give the same proposals."""
-    for name, space_subject in subject.spaces.items():
-        _require_same(subject.trials_by_space[name], subject.run_in(space_subject), "with the same seed")
+    subject.require_same(subject.results, subject.compute_with_seeded_streams(), "with the same seed")
 
 
 @rule('draw from your own generator: searchlab.policy.private_rng(seed, "a tag", ...)', [*BASIC_RULES, "same-seed"])
 def check_global_random_state(subject: PolicySubject) -> None:
     """It neither draws from nor seeds the global random streams of Python and NumPy."""
-    space_subject = subject.spaces["large"]
-    for seed in (1, 2):
-        with seed_global_streams(seed, must_be_untouched=True):
-            trials = run_policy(subject.instantiate_in(space_subject), simulate_flaky, 32)
-        _require_same(subject.trials_by_space["large"], trials, "with different global random streams")
+    subject.require_private_randomness()
 
 
 @rule(
@@ -222,26 +227,14 @@ def check_other_seed(subject: PolicySubject) -> None:
 def check_clock(subject: PolicySubject) -> None:
     """Its proposals do not depend on the clock."""
     with accelerate_clock(subject.plugin_class):
-        trials = subject.run_in(subject.spaces["large"])
-    _require_same(subject.trials_by_space["large"], trials, "with a clock that runs a thousand times as fast")
+        results = subject.compute_with_seeded_streams()
+    subject.require_same(subject.results, results, "with a clock that runs a thousand times as fast")
 
 
 @rule("sort sets before iterating over them, or use an ordered dict; compute sums in one thread", SEEDED_RULES)
 def check_every_process(subject: PolicySubject) -> None:
     """Its proposals are the same in every process, for any hash seed and number of threads."""
-    first, second = run_in_two_processes(list_proposals, subject)
-    if first != second:
-        number = next(i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a != b)
-        raise Breach(f"proposal {number} is {first[number]} in one process, but {second[number]} in another")
-
-
-def list_proposals(subject: PolicySubject) -> list[dict[str, Any]]:
-    """Return the proposals of a short run in each of the policy's spaces, as JSON data."""
-    return [
-        trial.config.to_json()
-        for space_subject in subject.spaces.values()
-        for trial in subject.run_in(space_subject, trial_count=24)
-    ]
+    subject.require_same_in_every_process()
 
 
 @rule("copy lists before changing them: write self.trials += trials instead of self.trials = trials", BASIC_RULES)
@@ -285,7 +278,7 @@ def check_same_warm_start(subject: PolicySubject) -> None:
     """The same seed and warm start give the same proposals, and the list of trials is not modified."""
     space_subject = subject.spaces["large"]
     earlier_trials = trials_of(space_subject.space.sample_new(np.random.default_rng(9), 40, ()), simulate_flaky)
-    trials_by_repetition = []
+    proposals_by_repetition = []
     for _ in range(2):
         told_trials = list(earlier_trials)
         instance = subject.instantiate_in(space_subject)
@@ -295,8 +288,8 @@ def check_same_warm_start(subject: PolicySubject) -> None:
                 f"it modified the list of {len(earlier_trials)} trials passed as its warm start, which now contains "
                 f"{len(told_trials)}"
             )
-        trials_by_repetition.append(run_policy(instance, simulate_flaky, 24))
-    _require_same(trials_by_repetition[0], trials_by_repetition[1], "after the same warm start")
+        proposals_by_repetition.append(_list_configs(run_policy(instance, simulate_flaky, 24)))
+    subject.require_same(*proposals_by_repetition, "after the same warm start")
 
 
 @rule(
@@ -337,15 +330,14 @@ def check_state_is_what_was_told(subject: PolicySubject) -> None:
         for trial in trials:
             told_one_by_one.tell([trial])
         for _ in range(2):
-            expected_proposals = list(original.ask(8))
+            expected_configs = list(original.ask(8))
             for told_how, told_policy in (("all at once", told_at_once), ("one by one", told_one_by_one)):
-                proposals = list(told_policy.ask(8))
-                if proposals != expected_proposals:
-                    difference = _describe_difference(proposals, expected_proposals)
-                    raise Breach(
-                        f"told {len(trials)} trials in space {name!r} {told_how}, it continues with {difference}"
-                    )
-            new_trials = trials_of(expected_proposals, simulate_flaky, len(trials))
+                subject.require_same(
+                    [config.to_json() for config in expected_configs],
+                    [config.to_json() for config in told_policy.ask(8)],
+                    f"after it was told {len(trials)} trials in space {name!r} {told_how}",
+                )
+            new_trials = trials_of(expected_configs, simulate_flaky, len(trials))
             for instance in (original, told_at_once, told_one_by_one):
                 instance.tell(list(new_trials))
             trials += new_trials
@@ -435,21 +427,9 @@ def _time_step(policy: Policy, trials: list[Trial]) -> float:
 RULES = rules_in(__name__)
 
 
-def _list_configs(trials: Sequence[Trial]) -> list[Config]:
-    return [trial.config for trial in trials]
-
-
-def _require_same(expected_trials: Sequence[Trial], actual_trials: Sequence[Trial], condition: str) -> None:
-    expected_configs, actual_configs = _list_configs(expected_trials), _list_configs(actual_trials)
-    if expected_configs != actual_configs:
-        raise Breach(f"{condition}, it proposes {_describe_difference(actual_configs, expected_configs)}")
-
-
-def _describe_difference(actual_configs: Sequence[Config], expected_configs: Sequence[Config]) -> str:
-    for number, (proposal, expected) in enumerate(zip(actual_configs, expected_configs, strict=False)):
-        if proposal != expected:
-            return f"{proposal.to_json()} instead of {expected.to_json()} as proposal {number}"
-    return f"{len(actual_configs)} configs instead of {len(expected_configs)}"
+def _list_configs(trials: Sequence[Trial]) -> list[dict[str, Any]]:
+    """Return the configs of ``trials`` as JSON data."""
+    return [trial.config.to_json() for trial in trials]
 
 
 def policy_checks(
@@ -480,7 +460,7 @@ def policy_checks(
         SearchlabError: If the plug-in, an option, the workload or the target is unknown.
     """
     resolved, cls = POLICIES.resolve(plugin)
-    POLICIES.check_options(resolved.name, cls, resolved.options)
+    POLICIES.check_options(resolved, cls)
     traits = cls.traits if issubclass(cls, Policy) else Traits()
     resolved_cost_model, features = traits.model(cost_model, features)
     if space is None:

@@ -37,7 +37,7 @@ class _Tests:
 
     def test_contract(self, name: str) -> None:
         cls = type(self)
-        if "_checks" not in vars(cls):  # once per class, because the checks share the plug-in's runs
+        if "_checks_by_name" not in vars(cls):  # once per class, because the checks share the plug-in's runs
             arguments = {argument: getattr(cls, argument) for argument in cls._argument_names}
             cls._checks_by_name = {
                 check.name: check for check in cls._make_checks(cls.plugin, seed=cls.seed, **arguments)

@@ -18,7 +18,7 @@ from ..measure.settings import LocalSettings
 from ..plugins import PluginSpec
 from ..space import SPACES, Config, Knob, Space, Value
 from ..target import Target, resolve_target
-from ..workload import PACK, Workload, packed_arguments, parse_workload
+from ..workload import PACK, Workload, parse_workload
 from .check import (
     TIME_LIMIT,
     Breach,
@@ -29,7 +29,6 @@ from .check import (
     find_innermost_line,
     rule,
     rules_in,
-    run_in_two_processes,
     seed_global_streams,
 )
 
@@ -52,13 +51,15 @@ WORKLOADS = (
 class SpaceSubject(Subject):
     """A space to check, for one workload and target."""
 
+    result_name = "fingerprint or sample"
+
     workload: Workload
     target: Target
 
     @classmethod
     def from_spec(cls, spec: PluginSpec, workload: Workload, target: Target, seed: int = 0) -> SpaceSubject:
         plugin, space_class = SPACES.resolve(spec)
-        SPACES.check_options(plugin.name, space_class, plugin.options)
+        SPACES.check_options(plugin, space_class)
         return cls(plugin, space_class, seed, TIME_LIMIT, workload, target)
 
     @classmethod
@@ -87,6 +88,12 @@ class SpaceSubject(Subject):
     @cached_property
     def space(self) -> Space:
         return self.instantiate_space()
+
+    def compute_results(self) -> list[Any]:
+        """Return the space's fingerprint, its default config and five samples."""
+        space, rng = self.instantiate_space(), np.random.default_rng(7)
+        configs = [space.default_config(), *(space.sample(rng) for _ in range(5))]
+        return [space.fingerprint, *(config.to_json() for config in configs)]
 
     @cached_property
     def samples(self) -> list[Config]:
@@ -272,17 +279,7 @@ def check_enumerates(subject: SpaceSubject) -> None:
 @rule("do not rely on the order of a set or on anything else that differs between processes", CONSISTENT_RULES)
 def check_fingerprint(subject: SpaceSubject) -> None:
     """The fingerprint, the default config and the samples for a given seed are the same in every process."""
-    first, second = run_in_two_processes(list_identity, subject)
-    if first != second:
-        differing_pair = next((a, b) for a, b in zip(first, second, strict=True) if a != b)
-        raise Breach(f"one process has {differing_pair[0]}, but another has {differing_pair[1]}")
-
-
-def list_identity(subject: SpaceSubject) -> list[Any]:
-    """Return the space's fingerprint, its default config and five samples, as JSON data."""
-    rng = np.random.default_rng(7)
-    configs = [subject.space.default_config(), *(subject.space.sample(rng) for _ in range(5))]
-    return [subject.space.fingerprint, *(config.to_json() for config in configs)]
+    subject.require_same_in_every_process()
 
 
 @rule("convert scheduling errors to raise InvalidConfig(why); do not offer choices that never work", CONSISTENT_RULES)
@@ -438,17 +435,20 @@ def _require_builds(subject: SpaceSubject) -> None:
 
 
 @rule(
-    "start from Schedule(self.workload.module), and change the program only with its primitives",
+    "start from Schedule(self.workload.module), and change the program only with its primitives; "
+    "if that is impossible, return Schedule._create_non_traced(module)",
     [*REPRODUCIBLE_RULES, "right-answer"],
 )
 def check_trace_replays(subject: SpaceSubject) -> None:
-    """Applying a program's trace to the workload's module leads to the same program."""
+    """Applying a program's trace, if it has one, to the workload's module leads to the same program."""
     from tvm.s_tir import Schedule
 
-    for config in subject.valid_samples:
-        schedule = subject.space.schedule(config)
-        if packed_arguments(schedule.mod):
-            raise NotApplicable("its programs take arguments packed")
+    schedules_by_config = {config: subject.space.schedule(config) for config in subject.valid_samples}
+    if all(schedule.trace is None for schedule in schedules_by_config.values()):
+        raise NotApplicable("its programs have no traces")
+    for config, schedule in schedules_by_config.items():
+        if schedule.trace is None:
+            continue
         replayed_schedule = Schedule(subject.workload.module)
         schedule.trace.apply_to_schedule(replayed_schedule, remove_postproc=False)
         _require_equal(schedule, replayed_schedule, f"the trace for {config.to_json()} leads to a different program")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import FrozenInstanceError, dataclass, fields
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +23,6 @@ from .check import (
     Subject,
     rule,
     rules_in,
-    run_in_two_processes,
     seed_global_streams,
 )
 
@@ -33,6 +33,8 @@ NONSENSE = ("", "nonsense", "-1", "4x", "0x0:?")
 @dataclass(frozen=True)
 class WorkloadSubject(Subject):
     """A workload to check."""
+
+    result_name = "function"
 
     workload: Workload
 
@@ -51,6 +53,10 @@ class WorkloadSubject(Subject):
     @cached_property
     def inputs(self) -> dict[str, Array]:
         return self.workload.inputs(self.seed)
+
+    def compute_results(self) -> list[Any]:
+        """Return the hash of the workload's function."""
+        return [program_hash(self.workload.module)]
 
     def results_of(self, inputs: dict[str, Array]) -> tuple[Array, ...]:
         """Return the results of the workload's reference as a tuple."""
@@ -144,14 +150,7 @@ def check_builds_function(subject: WorkloadSubject) -> None:
 def check_one_function(subject: WorkloadSubject) -> None:
     """Its function is the same in every process."""
     _ = subject.arguments
-    first, second = run_in_two_processes(compute_function_hash, subject)
-    if first != second:
-        raise Breach("another process builds a different function")
-
-
-def compute_function_hash(subject: WorkloadSubject) -> str:
-    """Return the hash of the workload's function."""
-    return program_hash(subject.workload.module)
+    subject.require_same_in_every_process()
 
 
 @rule("keep only picklable values in the fields", ["frozen"])

@@ -10,8 +10,9 @@ import numpy as np
 
 from ..arrays import Floats, Ints
 from ..errors import SearchlabError, describe
+from ..foreign_code import find_definition
 from ..options import ChecksOptions, to_library_seed
-from ..plugins import Plugin, PluginKind, find_definition
+from ..plugins import Plugin, PluginKind
 
 
 class CostModel(ChecksOptions, ABC):

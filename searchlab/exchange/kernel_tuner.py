@@ -12,7 +12,7 @@ import json
 import math
 import re
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import combinations
@@ -126,11 +126,9 @@ class _CacheFile(msgspec.Struct):
     kernel_name: Any = None
 
 
-class _CacheFileEntry(msgspec.Struct):
-    """A config in a cache file, without its parameters."""
+class _Times(msgspec.Struct):
+    """The times of a config besides its time, as a cache file calls them."""
 
-    time: Any = None
-    error: Any = msgspec.field(name="__error__", default=None)
     times: list[NonNegativeTime] | None = None
     compile_time: NonNegativeTime = None
     benchmark_time: NonNegativeTime = None
@@ -156,6 +154,26 @@ class _T4Result(msgspec.Struct):
     correctness: Any = 1
     objectives: Any = None
     timestamp: Any = None
+
+
+class _FileConfig(NamedTuple):
+    """A config from a file in either format, before its times are read.
+
+    Attributes:
+        number: The number of its record, from 1.
+        time: Its time, or the word for its failure.
+        seconds_per_time_unit: The unit of ``time``, in seconds.
+        seconds_per_unit: The unit of its other times, in seconds.
+        values_by_name: Values among which its throughput may be.
+    """
+
+    number: int
+    config: dict[str, Value]
+    time: Any
+    seconds_per_time_unit: float
+    other_times: _Times
+    seconds_per_unit: float
+    values_by_name: Mapping[str, Any]
 
 
 class _MeasuredConfig(NamedTuple):
@@ -255,6 +273,24 @@ def _to_parameter_value(value: Any) -> Value | None:
 def _read_cache(path: Path, document: dict[str, Any], omissions: list[str]) -> ForeignTask:
     cache_file = _convert(document, _CacheFile, f"{path} is not a Kernel Tuner cache file")
     _check_objective(path, cache_file.objective)
+    parameters = _read_parameters(path, cache_file)
+    configs = [
+        _read_cache_record(f"{path}, record {number} is damaged", number, fields, parameters)
+        for number, fields in enumerate(cache_file.cache.values(), 1)
+    ]
+    device = str(cache_file.device_name or "")
+    name = _sanitize_name(str(cache_file.kernel_name or path.name.partition(".")[0]))
+    extents = cache_file.problem_size if isinstance(cache_file.problem_size, list) else [cache_file.problem_size]
+    if extents and all(type(extent) is int for extent in extents):
+        name += f"-{'x'.join(map(str, extents))}"
+    if _sanitize_name(device):
+        name += f"@{_sanitize_name(device)}"
+    host = {"device": device} if device else {}
+    return _make_task(path, CACHE_FORMAT, name, host, parameters, configs, omissions)
+
+
+def _read_parameters(path: Path, cache_file: _CacheFile) -> dict[str, list[Value]]:
+    """Return each parameter's values. Of equal ones, such as 1, 1.0 and true, only the first is kept."""
     parameters: dict[str, list[Value]] = {}
     for name in cache_file.tune_params_keys:
         values = cache_file.tune_params.get(name)
@@ -266,84 +302,73 @@ def _read_cache(path: Path, document: dict[str, Any], omissions: list[str]) -> F
         parameters[name] = list(dict.fromkeys(cast("list[Value]", choices)))
     if not parameters:
         raise SearchlabError(f"{path} has no tuning parameters, so there is nothing to search")
-    # 1, 1.0 and true are the same value.
-    choices_by_name = {name: {value: value for value in values} for name, values in parameters.items()}
-    measured_configs = []
-    for record_number, record_fields in enumerate(cache_file.cache.values(), 1):
-        problem = f"{path}, record {record_number} is damaged"
-        cache_entry = _convert(record_fields, _CacheFileEntry, problem)
-        config: dict[str, Any] = {}
-        for name, choices_by_value in choices_by_name.items():
-            value = _to_parameter_value(record_fields.get(name))
-            if value is None or value not in choices_by_value:
-                raise SearchlabError(
-                    f"{problem}: its {name} is {record_fields.get(name)!r}, which is not among the values in "
-                    f"tune_params"
-                )
-            config[name] = choices_by_value[value]
-        time_or_error = cache_entry.error if isinstance(cache_entry.error, str) else cache_entry.time
-        time = _parse_time(time_or_error, SECONDS_BY_UNIT["ms"], problem)
-        measured_configs.append(
-            _make_measured_config(
-                record_number, config, cache_entry, SECONDS_BY_UNIT["ms"], time, record_fields.items()
+    return parameters
+
+
+def _read_cache_record(problem: str, number: int, fields: Any, parameters: dict[str, list[Value]]) -> _FileConfig:
+    other_times = _convert(fields, _Times, problem)
+    config: dict[str, Value] = {}
+    for name, choices in parameters.items():
+        value = _to_parameter_value(fields.get(name))
+        if value is None or value not in choices:
+            raise SearchlabError(
+                f"{problem}: its {name} is {fields.get(name)!r}, which is not among the values in tune_params"
             )
-        )
-    extents = cache_file.problem_size if isinstance(cache_file.problem_size, list) else [cache_file.problem_size]
-    has_extents = bool(extents) and all(type(extent) is int for extent in extents)
-    extents_text = f"-{'x'.join(map(str, extents))}" if has_extents else ""
-    device = str(cache_file.device_name or "")
-    name = _sanitize_name(str(cache_file.kernel_name or path.name.partition(".")[0])) + extents_text
-    name += f"@{_sanitize_name(device)}" if _sanitize_name(device) else ""
-    host = {"device": device} if device else {}
-    return _make_task(path, CACHE_FORMAT, name, host, parameters, measured_configs, omissions)
+        config[name] = choices[choices.index(value)]
+    error, milliseconds = fields.get("__error__"), SECONDS_BY_UNIT["ms"]
+    time = error if isinstance(error, str) else fields.get("time")
+    return _FileConfig(number, config, time, milliseconds, other_times, milliseconds, fields)
 
 
 def _read_t4(path: Path, document: dict[str, Any], omissions: list[str]) -> ForeignTask:
-    result_list, metadata = document.get("results"), document.get("metadata")
-    if not isinstance(result_list, list):
+    results, metadata = document.get("results"), document.get("metadata")
+    if not isinstance(results, list):
         raise SearchlabError(f"{path} is neither a Kernel Tuner cache file nor a T4 file: it lacks a list of results")
     metadata = metadata if isinstance(metadata, dict) else {}
-    default_unit = metadata.get("timeunit", "milliseconds")
-    seconds_per_unit = _seconds_per_unit(path, default_unit)
-    measured_configs: list[_MeasuredConfig] = []
-    for record_number, record_fields in enumerate(result_list, 1):
-        problem = f"{path}, record {record_number} is damaged"
-        t4_result = _convert(record_fields, _T4Result, problem)
-        config: dict[str, Any] = {name: _to_parameter_value(value) for name, value in t4_result.configuration.items()}
-        has_other_names = bool(measured_configs) and config.keys() != measured_configs[0].record.config.keys()
-        if not config or None in config.values() or has_other_names:
+    seconds_per_unit = _seconds_per_unit(path, metadata.get("timeunit", "milliseconds"))
+    configs: list[_FileConfig] = []
+    for number, fields in enumerate(results, 1):
+        problem = f"{path}, record {number} is damaged"
+        result = _convert(fields, _T4Result, problem)
+        _check_objective(path, result.objectives)
+        file_config = _read_t4_result(path, problem, number, result, seconds_per_unit)
+        config, first_config = file_config.config, (configs or [file_config])[0].config
+        if not config or None in config.values() or config.keys() != first_config.keys():
             raise SearchlabError(
-                f"{problem}: its configuration {t4_result.configuration!r} has different parameters or invalid values"
+                f"{problem}: its configuration {result.configuration!r} has different parameters or invalid values"
             )
-        _check_objective(path, t4_result.objectives)
-        cache_times = {
-            CACHE_TIMES_BY_T4_TIME[name]: time
-            for name, time in t4_result.times.items()
-            if name in CACHE_TIMES_BY_T4_TIME
-        }
-        cache_entry = _convert({**cache_times, "timestamp": t4_result.timestamp}, _CacheFileEntry, problem)
-        measurements = {str(measurement.name): measurement for measurement in t4_result.measurements}
-        time: Any = statistics.fmean(runtime or 0.0 for runtime in cache_entry.times) if cache_entry.times else None
-        seconds_per_time_unit = seconds_per_unit
-        if "time" in measurements and measurements["time"].value is not msgspec.UNSET:
-            time = measurements["time"].value
-            seconds_per_time_unit = _seconds_per_unit(path, measurements["time"].unit or default_unit)
-        if t4_result.invalidity != "correct":
-            time = str(t4_result.invalidity)
-        elif t4_result.correctness == 0:
-            time = "correctness"
-        named_values = [(name, measurement.value) for name, measurement in measurements.items()]
-        time = _parse_time(time, seconds_per_time_unit, problem)
-        measured_configs.append(
-            _make_measured_config(record_number, config, cache_entry, seconds_per_unit, time, named_values)
-        )
+        configs.append(file_config)
     parameters: dict[str, list[Any]] = {}
-    for parameter in measured_configs[0].record.config if measured_configs else ():
-        values = list(dict.fromkeys(measured.record.config[parameter] for measured in measured_configs))
+    for parameter in configs[0].config if configs else ():
+        values = list(dict.fromkeys(file_config.config[parameter] for file_config in configs))
         parameters[parameter] = sorted(values) if all(map(is_number, values)) else values
     workload = metadata.get("workload")
     name = workload if isinstance(workload, str) else _sanitize_name(path.name.partition(".")[0])
-    return _make_task(path, T4_FORMAT, name, {}, parameters, measured_configs, omissions)
+    return _make_task(path, T4_FORMAT, name, {}, parameters, configs, omissions)
+
+
+def _read_t4_result(path: Path, problem: str, number: int, result: _T4Result, seconds_per_unit: float) -> _FileConfig:
+    config: dict[str, Any] = {name: _to_parameter_value(value) for name, value in result.configuration.items()}
+    times_by_name = {
+        CACHE_TIMES_BY_T4_TIME[name]: time for name, time in result.times.items() if name in CACHE_TIMES_BY_T4_TIME
+    }
+    other_times = _convert({**times_by_name, "timestamp": result.timestamp}, _Times, problem)
+    values_by_name = {str(measurement.name): measurement.value for measurement in result.measurements}
+    time, time_unit = _find_t4_time(result, other_times.times or ())
+    seconds_per_time_unit = _seconds_per_unit(path, time_unit) if time_unit else seconds_per_unit
+    return _FileConfig(number, config, time, seconds_per_time_unit, other_times, seconds_per_unit, values_by_name)
+
+
+def _find_t4_time(result: _T4Result, runtimes: Sequence[NonNegativeTime]) -> tuple[Any, Any]:
+    """Return a config's time or the word for its failure, and the time's unit if it differs from the file's."""
+    if result.invalidity != "correct":
+        return str(result.invalidity), None
+    if result.correctness == 0:
+        return "correctness", None
+    times = [measurement for measurement in result.measurements if measurement.name == "time"]
+    if times and times[-1].value is not msgspec.UNSET:
+        return times[-1].value, times[-1].unit
+    return statistics.fmean(runtime or 0.0 for runtime in runtimes) if runtimes else None, None
 
 
 def _seconds_per_unit(path: Path, unit: Any) -> float:
@@ -352,26 +377,23 @@ def _seconds_per_unit(path: Path, unit: Any) -> float:
     return SECONDS_BY_UNIT[str(unit).lower()]
 
 
-def _make_measured_config(
-    record_number: int,
-    config: dict[str, Any],
-    cache_entry: _CacheFileEntry,
-    seconds_per_unit: float,
-    time_or_failure: float | str,
-    measurements: Iterable[tuple[str, Any]],
-) -> _MeasuredConfig:
-    repeats = tuple(seconds_per_unit * (seconds or 0.0) for seconds in cache_entry.times or ())
+def _measure(path: Path, config: _FileConfig) -> _MeasuredConfig:
+    """Return a config with its measurement. Raises SearchlabError if its time is damaged."""
+    times, seconds_per_unit = config.other_times, config.seconds_per_unit
+    repeats = tuple(seconds_per_unit * (repeat or 0.0) for repeat in times.times or ())
     record = Record(
         index=0,
-        config=config,
-        time=_parse_timestamp(cache_entry.timestamp),
-        build_seconds=seconds_per_unit * (cache_entry.compile_time or 0),
-        run_seconds=(seconds_per_unit * (cache_entry.benchmark_time or 0) or math.fsum(repeats))
-        + seconds_per_unit * (cache_entry.verification_time or 0),
-        propose_seconds=seconds_per_unit * (cache_entry.strategy_time or 0),
-        train_seconds=seconds_per_unit * (cache_entry.framework_time or 0),
+        config=config.config,
+        time=_parse_timestamp(times.timestamp),
+        build_seconds=seconds_per_unit * (times.compile_time or 0),
+        run_seconds=(seconds_per_unit * (times.benchmark_time or 0) or math.fsum(repeats))
+        + seconds_per_unit * (times.verification_time or 0),
+        propose_seconds=seconds_per_unit * (times.strategy_time or 0),
+        train_seconds=seconds_per_unit * (times.framework_time or 0),
     )
-    return _MeasuredConfig(record_number, record, time_or_failure, repeats, _find_rate(measurements))
+    problem = f"{path}, record {config.number} is damaged"
+    time_or_failure = _parse_time(config.time, config.seconds_per_time_unit, problem)
+    return _MeasuredConfig(config.number, record, time_or_failure, repeats, _find_rate(config.values_by_name))
 
 
 def _parse_time(time: Any, seconds_per_unit: float, problem: str) -> float | str:
@@ -384,9 +406,9 @@ def _parse_time(time: Any, seconds_per_unit: float, problem: str) -> float | str
     return seconds_per_unit * float(positive_time)
 
 
-def _find_rate(measurements: Iterable[tuple[str, Any]]) -> float:
-    """Return the only rate in GFLOP/s among ``measurements``, or NaN if there is not exactly one."""
-    rate_values = [value for name, value in measurements if str(name).lower() in RATE_NAMES and is_number(value)]
+def _find_rate(values_by_name: Mapping[str, Any]) -> float:
+    """Return the only rate in GFLOP/s among ``values_by_name``, or NaN if there is not exactly one."""
+    rate_values = [value for name, value in values_by_name.items() if name.lower() in RATE_NAMES and is_number(value)]
     rates = [float(value) for value in rate_values if abs(value) < 1e300]  # an integer may be larger than any float
     return rates[0] if len(rates) == 1 else math.nan
 
@@ -424,11 +446,12 @@ def _make_task(
     name: str,
     host: dict[str, Any],
     parameters: dict[str, list[Value]],
-    measured_configs: list[_MeasuredConfig],
+    file_configs: list[_FileConfig],
     omissions_in_file: list[str],
 ) -> ForeignTask:
-    if not measured_configs:
+    if not file_configs:
         raise SearchlabError(f"{path} contains no records to import")
+    measured_configs = [_measure(path, file_config) for file_config in file_configs]
     statistic = _infer_statistic(measured_configs)
     task = ForeignTask(
         format=format,

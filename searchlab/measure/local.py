@@ -94,20 +94,21 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
     def remeasure(self, space: Space, trials: Sequence[Trial], rounds: int) -> list[tuple[float, ...]]:
         self.acquire_machine()
         program_hashes = [trial.measurement.program for trial in trials]
-        code_by_program = {program_hash: self._find_code(program_hash) for program_hash in program_hashes}
-        trials_to_build = [trial for trial in trials if code_by_program[trial.measurement.program] is None]
-        builds = self._build_pool.build(space, [trial.config for trial in trials_to_build])
-        for failed in builds.failures.values():
-            raise CannotMeasure(failed.message)
-        if absent_programs := {trial.measurement.program for trial in trials_to_build} - builds.programs.keys():
-            built_programs = ", ".join(builds.program_hashes.values())
+        code_by_program = {program: code for program in program_hashes if (code := self._find_code(program))}
+        configs = [trial.config for trial in trials if trial.measurement.program not in code_by_program]
+        builds = self._build_pool.build(space, configs)
+        for build in builds:
+            if build.failure:
+                raise CannotMeasure(build.failure.message)
+            if build.built:
+                code_by_program[build.program_hash] = build.built.code
+                self._kept_programs[build.program_hash] = (0.0, build.built.code)  # it may be remeasured often
+        if absent_programs := set(program_hashes) - code_by_program.keys():
+            built_programs = ", ".join(build.program_hash for build in builds)
             raise CannotMeasure(
                 f"instead of {', '.join(sorted(absent_programs))}, the config now yields the program {built_programs}"
             )
-        for program_hash, built in builds.programs.items():
-            code_by_program[program_hash] = built.code
-            self._kept_programs[program_hash] = (0.0, built.code)  # it may be remeasured often
-        message = messages.Remeasure([code_by_program[program] or Code(()) for program in program_hashes], rounds)
+        message = messages.Remeasure([code_by_program[program] for program in program_hashes], rounds)
         answer = self._request(space, message, self.settings.run_timeout * len(trials), messages.Remeasured)
         if isinstance(answer, Failed):
             raise CannotMeasure(answer.message)

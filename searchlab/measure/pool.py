@@ -193,18 +193,26 @@ class JobBatch(Generic[Job]):
         self.mark_busy(self.pool.start_process(self.set_up_message), None, START_TIMEOUT)
 
 
-@dataclass
-class BuildResults:
-    """The results of building a batch. Configs are referred to by their index.
+@dataclass(eq=False)
+class ConfigBuild:
+    """A config to build, and its result: a program, a failure, or a program that need not be compiled for it.
 
     Attributes:
-        program_hashes: The program hash of each config that could be scheduled.
-        programs: The built programs, by hash.
+        program_hash: The hash of its program, or "" if it has not been scheduled.
+        built: Its program, if it was compiled for this config.
+        failure: Its measurement, if it failed.
+        is_first_in_process: Whether no candidate was in its process before it.
+        is_retried: Whether it is built in a new process after a first failure.
+        duplicates: The other configs with this program, if it is compiled for this config.
     """
 
-    program_hashes: dict[int, str] = field(default_factory=dict)
-    failures: dict[int, Measurement] = field(default_factory=dict)
-    programs: dict[str, Built] = field(default_factory=dict)
+    config: Config
+    program_hash: str = ""
+    built: Built | None = None
+    failure: Measurement | None = None
+    is_first_in_process: bool = False
+    is_retried: bool = False
+    duplicates: list[ConfigBuild] = field(default_factory=list)
 
 
 class BuildPool(WorkerPool):
@@ -227,15 +235,15 @@ class BuildPool(WorkerPool):
 
     def build(
         self, space: Space, configs: Sequence[Config], is_known: Callable[[str], bool] = lambda program_hash: False
-    ) -> BuildResults:
-        """Build each config's program, unless ``is_known`` accepts its hash or an earlier config has the same program.
+    ) -> list[ConfigBuild]:
+        """Build each config's program, unless ``is_known`` accepts its hash or it is built for another config.
 
         Raises:
             SearchlabError: If a process cannot load ``space``.
         """
-        batch = _BuildBatch(self, space, configs, is_known)
-        batch.run()
-        return batch.results
+        builds = [ConfigBuild(config) for config in configs]
+        _BuildBatch(self, space, builds, is_known).run()
+        return builds
 
     def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Floats]:
         """Return each config's ``features``, of shape (d,).
@@ -267,8 +275,8 @@ class BuildPool(WorkerPool):
         return self._space_and_message[1]
 
 
-class _BuildBatch(JobBatch[int]):
-    """A batch of builds, in which each job is a config's index.
+class _BuildBatch(JobBatch[ConfigBuild]):
+    """A batch of builds.
 
     An earlier candidate in the same process, or the machine, may be to blame for a failure. If that is possible, the
     config is built once more, in a new process. A failure that the candidate may have caused by what it did to its
@@ -276,24 +284,16 @@ class _BuildBatch(JobBatch[int]):
     program's hash: other configs with this program are built themselves.
 
     Attributes:
-        retried_indices: The configs that are built in a new process after a first failure.
-        first_indices: The configs that were the first in their process.
-        first_index_by_program: The config for which each new program is compiled.
-        other_indices_by_program: The other configs with this program.
+        builds_by_program: The config for which each new program is compiled.
     """
 
     def __init__(
-        self, pool: BuildPool, space: Space, configs: Sequence[Config], is_known: Callable[[str], bool]
+        self, pool: BuildPool, space: Space, builds: Sequence[ConfigBuild], is_known: Callable[[str], bool]
     ) -> None:
-        super().__init__(pool, pool.make_set_up_message(space), min(pool.workers, len(configs)), range(len(configs)))
+        super().__init__(pool, pool.make_set_up_message(space), min(pool.workers, len(builds)), builds)
         self.timeout = pool.build_timeout
-        self.configs = configs
         self.is_known = cache(is_known)
-        self.results = BuildResults()
-        self.retried_indices: set[int] = set()
-        self.first_indices: set[int] = set()
-        self.first_index_by_program: dict[str, int] = {}
-        self.other_indices_by_program: dict[str, list[int]] = {}
+        self.builds_by_program: dict[str, ConfigBuild] = {}
 
     def assign_jobs(self) -> Sequence[Any]:
         while self.queue and self.idle_processes:
@@ -301,16 +301,15 @@ class _BuildBatch(JobBatch[int]):
             if process is None:
                 break
             self.idle_processes.remove(process)
-            index = self.queue.popleft()
-            if not process.is_used:
-                self.first_indices.add(index)
-            process.send(messages.Build(self.configs[index]))
-            self.mark_busy(process, index, self.timeout)
+            build = self.queue.popleft()
+            build.is_first_in_process = not process.is_used
+            process.send(messages.Build(build.config))
+            self.mark_busy(process, build, self.timeout)
         return ()
 
-    def _choose_process(self, index: int) -> MeasuringWorker | None:
+    def _choose_process(self, build: ConfigBuild) -> MeasuringWorker | None:
         """Return an idle process that can build a config, or None if a new one must first be set up."""
-        if index not in self.retried_indices:
+        if not build.is_retried:
             return self.idle_processes[-1]
         for process in self.idle_processes:
             if not process.is_used:
@@ -319,61 +318,56 @@ class _BuildBatch(JobBatch[int]):
             self._replace_process(self.idle_processes.pop())
         return None
 
-    def receive_answer(self, process: MeasuringWorker, index: int) -> None:
-        program_hashes = self.results.program_hashes
-        match process.recv(Failed, *((Built, messages.Skipped) if index in program_hashes else (messages.Scheduled,))):
+    def receive_answer(self, process: MeasuringWorker, build: ConfigBuild) -> None:
+        match process.recv(Failed, *((Built, messages.Skipped) if build.program_hash else (messages.Scheduled,))):
             case messages.Scheduled(program_hash):
-                program_hashes[index] = program_hash
-                self.mark_busy(process, index, self.timeout)  # compiling has its own time limit
+                build.program_hash = program_hash
+                self.mark_busy(process, build, self.timeout)  # compiling has its own time limit
                 is_new = (
-                    not self.is_known(program_hash)
-                    and self.first_index_by_program.setdefault(program_hash, index) == index
+                    not self.is_known(program_hash) and self.builds_by_program.setdefault(program_hash, build) is build
                 )
                 process.send(messages.Continue(compile=is_new))
                 return
             case messages.Skipped():
-                if (program_hash := program_hashes[index]) in self.first_index_by_program:
-                    self.other_indices_by_program.setdefault(program_hash, []).append(index)
-                elif not self.is_known(program_hash):  # compiling it has failed in the meantime
-                    self._requeue(index)
+                if compiled_build := self.builds_by_program.get(build.program_hash):
+                    compiled_build.duplicates.append(build)
+                elif not self.is_known(build.program_hash):  # compiling it has failed in the meantime
+                    self._schedule_again(build)
             case Built() as built:
-                self.results.programs[program_hashes[index]] = built
+                build.built = built
             case Failed() as failed:
-                self._record_failure(index, failed, index in self.first_indices, not process.changed_state)
+                self._record_failure(build, failed, build.is_first_in_process, not process.changed_state)
         self.mark_idle(process)
 
-    def on_worker_died(self, index: int, death: WorkerDied, seconds: float) -> None:
+    def on_worker_died(self, build: ConfigBuild, death: WorkerDied, seconds: float) -> None:
         failed = failure_of(death, "building", seconds)
-        self._record_failure(index, failed, isinstance(death, WorkerTimeout) and index in self.first_indices)
+        self._record_failure(build, failed, isinstance(death, WorkerTimeout) and build.is_first_in_process)
 
     def _record_failure(
-        self, index: int, failed: Failed, is_config_to_blame: bool = False, affects_program: bool = False
+        self, build: ConfigBuild, failed: Failed, is_config_to_blame: bool, affects_program: bool = False
     ) -> None:
         """Record a config's failure, or build the config once more unless only the config can be to blame.
 
         ``affects_program`` is whether every config with its program would fail.
         """
-        must_retry = failed.failure != "invalid" and not is_config_to_blame and index not in self.retried_indices
-        program_hash = self.results.program_hashes.get(index, "")
-        if program_hash and (must_retry or not affects_program):
-            if self.first_index_by_program.get(program_hash) == index:
-                del self.first_index_by_program[program_hash]
-                for other_index in self.other_indices_by_program.pop(program_hash, []):
-                    self._requeue(other_index)
-            del self.results.program_hashes[index]
-            program_hash = ""
+        must_retry = failed.failure != "invalid" and not is_config_to_blame and not build.is_retried
+        if must_retry or not affects_program:
+            if self.builds_by_program.get(build.program_hash) is build:
+                del self.builds_by_program[build.program_hash]
+            for duplicate in build.duplicates:
+                self._schedule_again(duplicate)
+            build.duplicates.clear()
+            build.program_hash = ""
         if must_retry:
-            self.retried_indices.add(index)
-            self.queue.append(index)
+            build.is_retried = True
+            self.queue.append(build)
         else:
-            self.results.failures[index] = Measurement(
-                (), failed.failure, failed.message, failed.seconds, 0.0, program_hash
-            )
+            build.failure = Measurement((), failed.failure, failed.message, failed.seconds, 0.0, build.program_hash)
 
-    def _requeue(self, index: int) -> None:
+    def _schedule_again(self, build: ConfigBuild) -> None:
         """Schedule a config again, since compiling its program for another config has failed."""
-        del self.results.program_hashes[index]
-        self.queue.append(index)
+        build.program_hash = ""
+        self.queue.append(build)
 
 
 class _ExtractionBatch(JobBatch[range]):
@@ -522,23 +516,25 @@ class BuildingMeasurer(Measurer):
         builds = self._build_pool.build(
             space, configs, lambda program_hash: self.settings.is_known(program_hash, self.measurements, best)
         )
-        self.measurements.update({failed.program: failed for failed in builds.failures.values() if failed.program})
-        with self._run_programs(space, builds.programs, best) as run:
-            for index in range(len(configs)):
-                program_hash = builds.program_hashes.get(index, "")
-                if index in builds.failures:
-                    measurement = builds.failures[index]
-                elif program_hash in builds.programs:
+        self.measurements.update(
+            {build.program_hash: build.failure for build in builds if build.failure and build.program_hash}
+        )
+        programs = {build.program_hash: build.built for build in builds if build.built}
+        with self._run_programs(space, programs, best) as run:
+            for build in builds:
+                program_hash = build.program_hash
+                if build.failure:
+                    measurement = build.failure
+                elif program_hash in programs:
                     self.measurements[program_hash] = measurement = run(program_hash, best)
-                    del builds.programs[program_hash]  # another config with this program reuses the measurement
+                    del programs[program_hash]  # another config with this program reuses the measurement
                 else:
                     measurement = replace(self.measurements[program_hash], reused=True)
                 best = min(best, measurement.cost)
                 yield measurement
 
     def program_hashes(self, space: Space, configs: Sequence[Config]) -> list[str]:
-        builds = self._build_pool.build(space, configs, lambda program_hash: True)
-        return [builds.program_hashes.get(index, "") for index in range(len(configs))]
+        return [build.program_hash for build in self._build_pool.build(space, configs, lambda program_hash: True)]
 
     def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Floats]:
         return self._build_pool.extract(space, features, configs)

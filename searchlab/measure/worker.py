@@ -18,8 +18,8 @@ import numpy as np
 
 from ..costmodel.features import ScheduledFeatures, make_features
 from ..errors import InvalidConfig, SearchlabError, shorten_text, text_of
+from ..foreign_code import find_error_location
 from ..options import plain
-from ..plugins import find_error_location
 from ..records import Failure
 from ..space import Config, Space
 from ..units import RUNS, cost_of_value

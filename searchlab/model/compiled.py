@@ -11,10 +11,10 @@ import numpy as np
 
 from ..apply.verify import spread_of
 from ..arrays import Array
-from ..errors import SearchlabError, first_line
+from ..errors import SearchlabError, first_line, warn
 from ..measure.code import device_of
 from ..target import Target
-from .inputs import entry_of, inputs_of, random_inputs
+from .inputs import find_main_function, inputs_of, random_inputs
 from .library import MIN_REPEAT_MS, TIMING_ROUNDS, iterate_arrays, link_library, with_signature
 
 if TYPE_CHECKING:
@@ -55,14 +55,14 @@ class ModelComparison:
         return is_slower_each_time and tuned_seconds > untuned_seconds * max(MIN_SLOWDOWN, 1 + relative_noise)
 
 
-def compare_models(
+def compare_and_export(
     untuned: tvm.IRModule, tuned: tvm.IRModule, target: Target, library_path: Path, seed: int, *, force: bool = False
 ) -> tuple[ModelComparison, Path | None]:
     """Compile both modules, compare their outputs on random inputs, time them in turn, and export the tuned one.
 
     Args:
-        untuned: The model before tuning.
-        tuned: The model after tuning.
+        untuned: The model before tuning, as the user has specified it.
+        tuned: The lowered model after tuning.
         target: The target.
         library_path: The library to write.
         seed: The seed of the inputs.
@@ -73,30 +73,37 @@ def compare_models(
 
     Raises:
         SearchlabError: If a module does not compile, or if the outputs differ.
+
+    Warns:
+        SearchlabWarning: If the tuned model is slower, and is therefore not exported.
     """
     import tvm
     from tvm import relax
     from tvm.support import cc
 
-    entry = entry_of(untuned)
-    inputs = [
-        tvm.runtime.tensor(array) for array in random_inputs(inputs_of(untuned[entry]), np.random.default_rng(seed))
-    ]
-    executables = [_compile_module(module, target) for module in (untuned, with_signature(tuned, target))]
+    main_function = find_main_function(untuned)
+    inputs = [tvm.runtime.tensor(array) for array in random_inputs(inputs_of(untuned), np.random.default_rng(seed))]
+    before_tuning = relax.transform.DecomposeOpsForInference()(untuned)  # what TVM alone would compile
+    executables = [_compile_module(module, target) for module in (before_tuning, with_signature(tuned, target))]
     device = device_of(target.kind)
     virtual_machines = [relax.VirtualMachine(module, device) for module in executables]
-    outputs = [list(iterate_arrays(virtual_machine[entry](*inputs))) for virtual_machine in virtual_machines]
+    outputs = [list(iterate_arrays(virtual_machine[main_function](*inputs))) for virtual_machine in virtual_machines]
     difference = _compute_difference(*outputs)
     timers = [
-        virtual_machine.time_evaluator(entry, device, min_repeat_ms=MIN_REPEAT_MS)
+        virtual_machine.time_evaluator(main_function, device, min_repeat_ms=MIN_REPEAT_MS)
         for virtual_machine in virtual_machines
     ]
-    seconds_by_model: tuple[list[float], list[float]] = ([], [])
-    for _ in range(TIMING_ROUNDS):
-        for timer, module_seconds in zip(timers, seconds_by_model, strict=True):
-            module_seconds.append(float(timer(*inputs).mean))
-    comparison = ModelComparison(tuple(seconds_by_model[0]), tuple(seconds_by_model[1]), difference)
-    if not cc.get_cc() or (comparison.is_slower and not force):
+    readings = [[float(timer(*inputs).mean) for timer in timers] for _ in range(TIMING_ROUNDS)]
+    untuned_seconds, tuned_seconds = zip(*readings, strict=True)
+    comparison = ModelComparison(untuned_seconds, tuned_seconds, difference)
+    if comparison.is_slower and not force:
+        before, after = comparison.seconds
+        warn(
+            f"the tuned model takes {after / before:.2f} times as long as the untuned one, which is more than the "
+            f"noise, and was not exported; to export it, pass --force (in Python, force=True)"
+        )
+        return comparison, None
+    if not cc.get_cc():
         return comparison, None
     link_library(executables[1], library_path)
     return comparison, library_path

@@ -39,16 +39,16 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         task: The workload of the chosen task.
         trials: The number of trials in the round; 0 if the task's search has ended.
         total: The number of trials in all rounds so far.
-        best: The task's lowest cost so far in seconds, or None if no program has worked.
-        model: The estimated time of the model in seconds, or None if it is unknown.
+        best_seconds: The task's lowest cost so far, or None if no program has worked; ``best`` in the file.
+        model_seconds: The estimated time of the model, or None if it is unknown; ``model`` in the file.
     """
 
     round: int
     task: str
     trials: int
     total: int
-    best: float | None
-    model: float | None
+    best_seconds: float | None = msgspec.field(name="best")
+    model_seconds: float | None = msgspec.field(name="model")
 
 
 class DecisionLog:
@@ -93,9 +93,7 @@ class DecisionLog:
             self._journal.append(decision)
         else:
             original = logged_decisions[round_number]
-            is_larger = (
-                decision.trials > original.trials
-            )  # a smaller round means that the budget is smaller than before
+            is_larger = decision.trials > original.trials  # a smaller round means that the budget is now smaller
             if original.task != decision.task or (is_larger and round_number + 1 < len(logged_decisions)):
                 raise SearchlabError(
                     f"{self.path} cannot be resumed: in round {round_number}, {original.trials} trials went to "

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
+from rich import filesize
 
 from ..arrays import Array
 from ..errors import SearchlabError, did_you_mean, first_line
@@ -29,8 +30,11 @@ class Input(msgspec.Struct, frozen=True):
         return f"{self.name}: {self.dtype}{list(self.shape)}"
 
 
-def entry_of(module: tvm.IRModule) -> str:
-    """Return ``main`` or the name of the only Relax function. Raises SearchlabError if there are several or none."""
+def find_main_function(module: tvm.IRModule) -> str:
+    """Return the name of the model's function: ``main``, or that of the only Relax function.
+
+    Raises SearchlabError if there are several or none.
+    """
     from tvm import relax
 
     names = [
@@ -43,8 +47,8 @@ def entry_of(module: tvm.IRModule) -> str:
     return str(names[0])
 
 
-def inputs_of(function: Any) -> list[Input]:
-    """Return the inputs of a Relax function, including its weights if they are parameters.
+def inputs_of(module: tvm.IRModule) -> list[Input]:
+    """Return the inputs of a model, including its weights if they are parameters.
 
     Raises:
         SearchlabError: If a parameter is not a tensor of a fixed shape.
@@ -52,7 +56,7 @@ def inputs_of(function: Any) -> list[Input]:
     from tvm.tirx import IntImm
 
     inputs = []
-    for parameter in function.params:
+    for parameter in module[find_main_function(module)].params:
         name, shape = str(parameter.name), getattr(parameter.ty, "shape", None)
         if shape is None:
             raise SearchlabError(f"the model's input {name} is not a tensor of a fixed shape")
@@ -151,9 +155,9 @@ def bind_weights(module: tvm.IRModule, path: Path) -> tvm.IRModule:
     """
     from tvm import relax
 
-    entry, arrays = entry_of(module), read_arrays(path)
-    check_arrays(arrays, inputs_of(module[entry]), path)
-    return relax.transform.BindParams(entry, arrays)(module)
+    main_function, arrays = find_main_function(module), read_arrays(path)
+    check_arrays(arrays, inputs_of(module), path)
+    return relax.transform.BindParams(main_function, arrays)(module)
 
 
 def describe_weights(module: tvm.IRModule) -> str:
@@ -163,7 +167,7 @@ def describe_weights(module: tvm.IRModule) -> str:
     """
     from tvm import relax
 
-    function = module[entry_of(module)]
+    function = module[find_main_function(module)]
     if not function.attrs or "num_input" not in function.attrs:
         return ""
     weights = list(function.params)[int(function.attrs["num_input"]) :]
@@ -184,10 +188,10 @@ def describe_weights(module: tvm.IRModule) -> str:
     if called_functions:
         function_names = ", ".join(dict.fromkeys(called_functions))
         computation_text = (
-            f", and every run computes {_format_megabytes(computed_bytes)} from them, with {len(called_functions)} "
+            f", and every run computes {filesize.decimal(computed_bytes)} from them, with {len(called_functions)} "
             f"calls of {function_names}"
         )
-    weights_size_text = _format_megabytes(sum(map(_count_bytes, weights)))
+    weights_size_text = filesize.decimal(sum(map(_count_bytes, weights)))
     return (
         f"{len(weights)} weights ({weights_size_text}) are arguments of the model{computation_text}; --bind FILE.npz "
         f"makes them constants, which are transformed only once, also to the layout that a space with weights=packed "
@@ -206,14 +210,10 @@ def count_elements(variable: Any) -> int:
 
 
 def _count_bytes(variable: Any) -> int:
-    elements = count_elements(variable)
-    return elements * int(_dtype_of(variable).itemsize) if elements else 0
+    element_count = count_elements(variable)
+    return element_count * int(_dtype_of(variable).itemsize) if element_count else 0
 
 
 def _dtype_of(variable: Any) -> Any:
     """Return the dtype of a tensor variable, which has a type of its own in TensorIR."""
     return getattr(variable.ty.dtype, "dtype", variable.ty.dtype)
-
-
-def _format_megabytes(size: int) -> str:
-    return f"{size / 1e6:,.1f} MB" if size >= 1e5 else f"{size / 1e3:,.1f} kB"

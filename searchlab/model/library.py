@@ -24,7 +24,7 @@ from ..machine.scratch import ScratchFolder
 from ..measure.code import device_of
 from ..survival import find_crash
 from ..target import Target, check_runs_here, resolve_target
-from .inputs import Input, check_arrays, entry_of, inputs_of
+from .inputs import Input, check_arrays, find_main_function, inputs_of
 
 if TYPE_CHECKING:
     import tvm
@@ -55,8 +55,8 @@ def with_signature(module: tvm.IRModule, target: Target) -> tvm.IRModule:
     import tvm
     from tvm import relax
 
-    entry = entry_of(module)
-    signature = Signature(entry, tuple(inputs_of(module[entry])), target.to_json())
+    main_function = find_main_function(module)
+    signature = Signature(main_function, tuple(inputs_of(module)), target.to_json())
     signature_text = tvm.ir.StringImm(msgspec.json.encode(signature).decode())
     signed_module = module.clone()
     signed_module[SIGNATURE_FUNCTION] = relax.Function([], signature_text).with_attr(

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import SearchlabError
 from ..options import ChecksOptions
-from ..plugins import Plugin, PluginKind
+from ..plugins import PluginKind
 from ..policy import Origin
 
 
@@ -100,8 +100,7 @@ class Scheduler(ChecksOptions, ABC):
             costs: The costs of the round's trials in seconds; infinite for failures. May be empty. A task's first round
                 includes the cost of its untuned program.
         """
-        history = self.histories[task]
-        history.append(min([*history[-1:], *costs], default=math.inf))
+        self.histories[task].append(_find_lowest_cost(self.histories[task], costs))
 
     def rng(self) -> np.random.Generator:
         """Return the random stream for the next decision, which depends on the seed and the number of rounds."""
@@ -128,40 +127,39 @@ class Scheduler(ChecksOptions, ABC):
 SCHEDULERS = PluginKind("scheduler", "searchlab.schedulers", Scheduler, positional=1)  # type: ignore[type-abstract]
 
 
-def make_scheduler(plugin: Plugin, tasks: Sequence[ScheduledTask], seed: int) -> Scheduler:
-    """Instantiate a scheduler. Raises SearchlabError if it is unknown or rejects an option."""
-    return SCHEDULERS.make(plugin, tasks, seed=seed)
-
-
 def choose_task(scheduler: Scheduler, open_tasks: Sequence[int]) -> int:
     """Return the task that ``scheduler`` chooses. Raises SearchlabError if the plug-in breaks its contract."""
     with SCHEDULERS.convert_errors(type(scheduler), "choose"):
+        histories = _copy_histories(scheduler)
         task: Any = scheduler.ask(list(open_tasks))
+        are_unchanged = _copy_histories(scheduler) == histories
+    if not are_unchanged:
+        raise _make_contract_error(scheduler, "choose changed its histories; only tell may do so")
     if isinstance(task, bool | np.bool_) or not isinstance(task, int | np.integer) or task not in open_tasks:
         raise _make_contract_error(scheduler, f"it chose {task!r} from the tasks {list(open_tasks)}")
     return int(task)
 
 
-def tell_scheduler(scheduler: Scheduler, histories: Sequence[list[float]], task: int, costs: Sequence[float]) -> None:
-    """Tell ``scheduler`` the costs of a round.
-
-    Args:
-        scheduler: The scheduler.
-        histories: What the scheduler's histories must be; the round is added.
-        task: The task's number.
-        costs: The costs of the round's trials in seconds.
-
-    Raises:
-        SearchlabError: If the plug-in fails or breaks its contract.
-    """
-    histories[task].append(min([*histories[task][-1:], *costs], default=math.inf))
+def tell_scheduler(scheduler: Scheduler, task: int, costs: Sequence[float]) -> None:
+    """Tell ``scheduler`` the costs of a round. Raises SearchlabError if the plug-in fails or breaks its contract."""
     with SCHEDULERS.convert_errors(type(scheduler), "tell"):
+        expected_histories = _copy_histories(scheduler)
+        expected_histories[task].append(_find_lowest_cost(expected_histories[task], costs))
         scheduler.tell(task, list(costs))
-        are_equal = [list(history) for history in scheduler.histories] == [*histories]
+        are_equal = _copy_histories(scheduler) == expected_histories
     if not are_equal:
         raise _make_contract_error(
             scheduler, "its histories are not those of the rounds; call super().tell, and do not change them"
         )
+
+
+def _copy_histories(scheduler: Scheduler) -> list[list[float]]:
+    return [list(history) for history in scheduler.histories]
+
+
+def _find_lowest_cost(history: Sequence[float], costs: Sequence[float]) -> float:
+    """Return a task's lowest cost after its rounds in ``history`` and another one; infinite if no trial succeeded."""
+    return min([*history[-1:], *costs], default=math.inf)
 
 
 def _make_contract_error(scheduler: Scheduler, violation: str) -> SearchlabError:

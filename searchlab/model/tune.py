@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from ..apply.best import use_threads_of
 from ..apply.history import apply_history_best
 from ..apply.verify import Untuned
 from ..console import format_execution_time, format_speed
-from ..errors import SearchlabError, UnsupportedWorkload, warn
+from ..errors import SearchlabError, UnsupportedWorkload
 from ..files import file_name
 from ..log.budget import UNLIMITED, Budget
 from ..log.result import Result
@@ -35,11 +35,12 @@ from ..run.progress import RunProgress, open_progress
 from ..run.strategy import SpaceChoice, Strategy
 from ..run.warm_start import Source, WarmStart
 from ..target import Target, resolve_target
-from .compiled import ModelComparison, compare_models
+from .compiled import ModelComparison, compare_and_export
 from .decisions import DECISIONS_FILE, Decision, DecisionLog, DecisionsHeader
-from .inputs import entry_of, inputs_of
-from .scheduler import SCHEDULERS, Scheduler, choose_task, make_scheduler, tell_scheduler
-from .tasks import Task, lower, tasks_of, to_module
+from .inputs import inputs_of
+from .load import to_module
+from .scheduler import SCHEDULERS, Scheduler, choose_task, tell_scheduler
+from .tasks import Task, lower, tasks_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -191,59 +192,70 @@ def tune_model(
     """
     plugin, scheduler_class = SCHEDULERS.resolve(scheduler)
     SCHEDULERS.check_class(plugin.name, scheduler_class)
-    SCHEDULERS.check_options(plugin.name, scheduler_class, plugin.options)
-    settings, resolved_target = _choose_settings_and_target(measure, target)
+    SCHEDULERS.check_options(plugin, scheduler_class)
+    settings = settings_for(None, measure)
+    resolved_target = resolve_target(settings.default_target() if target is None else target)
+    if measure is None:
+        settings = default_settings(resolved_target)
     use_threads_of(resolved_target)  # before TVM starts its threads to fold constants
     module = to_module(mod, "tune_model")
     untuned_module = lower(module)
     if compile:
         # Before any trial, because the model could not run afterwards.
-        inputs_of(untuned_module[entry_of(untuned_module)])
-    space_specs = [space] if isinstance(space, str | Mapping | Plugin | type) else list(space)
-    with _explain_other_runs():
-        tasks, runs, left_out = plan_tasks(
-            tasks_of(untuned_module),
-            resolved_target,
-            Strategy.from_specs(policy, cost_model, features),
-            space_specs,
-            settings,
-            batch=batch,
-            seed=seed,
-            stop_after=stop_after,
-            logs_dir=Path(out) / LOGS_DIR,
-            warm_start=[warm_start] if isinstance(warm_start, str | Path | Result) else warm_start,
+        inputs_of(untuned_module)
+    space_specs = [space] if isinstance(space, str | Mapping | Plugin | type) else space
+    strategy = Strategy.from_specs(policy, cost_model, features)
+    earlier_runs = WarmStart.from_sources(warm_start, settings.statistic)
+
+    def plan_task(task: Task) -> Run:
+        if task.workload is None:
+            raise UnsupportedWorkload(task.reason)
+        space_choice = SpaceChoice.from_specs(space_specs, task.workload, resolved_target, settings=settings)
+        budget, log_path = Budget(UNLIMITED, stop_after=stop_after), Path(out) / LOGS_DIR / _make_log_name(task)
+        run = Run(space_choice, strategy, seed, batch, budget, settings, log_path, warm_start=earlier_runs)
+        return plan_run(run)
+
+    try:
+        runs, left_out = _open_runs(tasks_of(untuned_module), plan_task)
+        earlier_runs.check_used([run.warm_start for run in runs.values()])
+        _check_trials(trials, batch, len(runs), left_out)
+        warn_of_a_busy_machine(list(runs.values()))
+        model_scheduler = SCHEDULERS.make(plugin, [task.to_scheduled_task() for task in runs], seed=seed)
+        header = DecisionsHeader(
+            scheduler=plugin.to_spec(), seed=seed, batch=batch, tasks={task.name: task.occurs for task in runs}
         )
-    _check_trials(trials, batch, len(runs), left_out)
-    warn_of_a_busy_machine(runs)
-    model_scheduler = make_scheduler(plugin, [task.to_scheduled_task() for task in tasks], seed)
-    header = DecisionsHeader(
-        scheduler=plugin.to_spec(), seed=seed, batch=batch, tasks={task.name: task.occurs for task in tasks}
-    )
-    with _explain_other_runs():
         decisions, results, untuned_costs = _take_turns(
-            tasks, runs, model_scheduler, header, trials, Path(out), progress, on_round
+            runs, model_scheduler, header, trials, Path(out), progress, on_round
         )
-    faster_results = [
-        result for result, cost in zip(results.values(), untuned_costs, strict=True) if _get_best_seconds(result) < cost
-    ]
-    tuned_module = untuned_module
-    if faster_results:
-        tuned_module = apply_history_best(untuned_module, faster_results, resolved_target)
+    except OtherRun as error:  # its remedies, such as --discard, are those of a single run
+        raise SearchlabError(
+            f"{error.difference}; choose a different directory, or repeat the original command with the same code"
+        ) from None
+    faster_results = [result for name, result in results.items() if _get_best_seconds(result) < untuned_costs[name]]
+    tuned_module = (
+        apply_history_best(untuned_module, faster_results, resolved_target) if faster_results else untuned_module
+    )
     comparison = library = None
     if compile:
-        comparison, library = _compare_and_export(
-            module, tuned_module, resolved_target, Path(out) / LIBRARY_FILE, seed, force
-        )
-    costs = dict(zip(results, untuned_costs, strict=True))
-    return TunedModel(tuned_module, tasks, results, costs, left_out, decisions, comparison, library)
+        with lock_machine():
+            comparison, library = compare_and_export(
+                module, tuned_module, resolved_target, Path(out) / LIBRARY_FILE, seed, force=force
+            )
+    return TunedModel(tuned_module, list(runs), results, untuned_costs, left_out, decisions, comparison, library)
 
 
-def _choose_settings_and_target(
-    measure: Settings | Mapping[str, Any] | None, target: str | Mapping[str, Any] | Target | None
-) -> tuple[Settings, Target]:
-    settings = settings_for(None, measure)
-    resolved_target = resolve_target(settings.default_target() if target is None else target)
-    return (default_settings(resolved_target) if measure is None else settings), resolved_target
+def _open_runs(tasks: Sequence[Task], plan_task: Callable[[Task], Run]) -> tuple[dict[Task, Run], dict[str, str]]:
+    """Plan and open the run of each task. Return the runs, and why the other tasks cannot be tuned, by their names."""
+    runs: dict[Task, Run] = {}
+    left_out: dict[str, str] = {}
+    for task in tasks:
+        try:
+            run = plan_task(task)
+        except UnsupportedWorkload as error:
+            left_out[task.name] = str(error)
+        else:
+            [runs[task]] = open_runs([run], [run])
+    return runs, left_out
 
 
 def _check_trials(trials: int, batch: int, task_count: int, left_out: Mapping[str, str]) -> None:
@@ -258,42 +270,13 @@ def _check_trials(trials: int, batch: int, task_count: int, left_out: Mapping[st
         )
 
 
-def _compare_and_export(
-    module: tvm.IRModule, tuned_module: tvm.IRModule, target: Target, library_path: Path, seed: int, force: bool
-) -> tuple[ModelComparison, Path | None]:
-    """Compare the tuned model with ``module``, and export it unless it is slower and ``force`` is false."""
-    from tvm.relax.transform import DecomposeOpsForInference
-
-    before_tuning = DecomposeOpsForInference()(module)  # what TVM alone would compile
-    with lock_machine():
-        comparison, library = compare_models(before_tuning, tuned_module, target, library_path, seed, force=force)
-    if comparison.is_slower and not force:
-        before, after = comparison.seconds
-        warn(
-            f"the tuned model takes {after / before:.2f} times as long as the untuned one, which is more than the "
-            f"noise, and was not exported; to export it, pass --force (in Python, force=True)"
-        )
-    return comparison, library
-
-
-@contextmanager
-def _explain_other_runs() -> Iterator[None]:
-    """Convert OtherRun to a SearchlabError, because a model's logs have a directory and no ``--discard``."""
-    try:
-        yield
-    except OtherRun as error:
-        raise SearchlabError(
-            f"{error.difference}; choose a different directory, or repeat the original command with the same code"
-        ) from None
-
-
 def _get_best_seconds(result: Result) -> float:
     """Return the time of a run's best program in seconds; infinite if none works."""
     return result.best.seconds if any(math.isfinite(trial.cost) for trial in result.trials) else math.inf
 
 
-def time_untuned(tasks: Sequence[Task], target: Target) -> list[float]:
-    """Return the cost of each task's untuned program in seconds; infinite if it cannot be measured."""
+def time_untuned(tasks: Sequence[Task], target: Target) -> dict[str, float]:
+    """Return the cost of each task's untuned program in seconds, by the task's name; infinite if there is none."""
     with ScratchFolder() as folder, closing(MeasurerCache()) as measurers:
         return _measure_untuned(tasks, target, default_settings(target), measurers, Path(folder))
 
@@ -314,25 +297,24 @@ def _measure_untuned(
     measurers: MeasurerCache,
     logs_dir: Path,
     on_trial: OnChargedTrial | None = None,
-) -> list[float]:
-    """Return the cost of each task's untuned program in seconds; infinite if it cannot be measured.
+) -> dict[str, float]:
+    """Return the cost of each task's untuned program in seconds, by the task's name; infinite if it is not measured.
 
     The costs are kept in logs in ``logs_dir``. Programs for a GPU are not measured, because untuned ones bind no
     threads.
     """
+    costs = {task.name: math.inf for task in tasks}
     if settings.replays or target.kind != "llvm":
-        return [math.inf] * len(tasks)
-    strategy, costs = Strategy.from_specs("random"), []
+        return costs
+    strategy = Strategy.from_specs("random")
     for task in tasks:
-        if task.workload is None:
-            costs.append(math.inf)
-            continue
-        space = SpaceChoice.from_spec({"name": Untuned}, task.workload, target)
-        log_path = logs_dir / _make_log_name(task)
-        run = plan_run(Run(space, strategy, 0, 1, Budget(1), settings, log_path))
-        with RunLoop(run, measurers.for_run(run), on_trial) as loop:
-            loop.step()
-            costs.append(loop.log.records[0].trial.cost)
+        if task.workload is not None:
+            space = SpaceChoice.from_spec({"name": Untuned}, task.workload, target)
+            log_path = logs_dir / _make_log_name(task)
+            run = plan_run(Run(space, strategy, 0, 1, Budget(1), settings, log_path))
+            with RunLoop(run, measurers.for_run(run), on_trial) as loop:
+                loop.step()
+                costs[task.name] = loop.log.records[0].trial.cost
     return costs
 
 
@@ -340,87 +322,53 @@ def _make_log_name(task: Task) -> str:
     return f"{file_name(task.name)}.jsonl"
 
 
-def plan_tasks(
-    tasks: Sequence[Task],
-    target: Target,
-    strategy: Strategy,
-    space_specs: Sequence[PluginSpec],
-    settings: Settings,
-    *,
-    batch: int,
-    seed: int,
-    stop_after: int | None,
-    logs_dir: Path,
-    warm_start: Sequence[Source] = (),
-) -> tuple[list[Task], list[Run], dict[str, str]]:
-    """Return the tasks that one of ``space_specs`` supports, their runs, and why the other tasks are left out."""
-    earlier_runs = WarmStart.from_sources(warm_start, settings.statistic)
-    tunable_tasks: list[Task] = []
-    runs: list[Run] = []
-    left_out: dict[str, str] = {}
-    for task in tasks:
-        if task.workload is None:
-            left_out[task.name] = task.reason
-            continue
-        try:
-            space_choice = SpaceChoice.from_specs(space_specs, task.workload, target, settings=settings)
-        except UnsupportedWorkload as error:
-            left_out[task.name] = str(error)
-            continue
-        budget = Budget(UNLIMITED, stop_after=stop_after)
-        log_path = logs_dir / _make_log_name(task)
-        run = Run(space_choice, strategy, seed, batch, budget, settings, log_path, warm_start=earlier_runs)
-        run = plan_run(run)
-        runs += open_runs([run], [run])
-        tunable_tasks.append(task)
-    earlier_runs.check_used([run.warm_start for run in runs])
-    return tunable_tasks, runs, left_out
-
-
 def _take_turns(
-    tasks: Sequence[Task],
-    runs: Sequence[Run],
+    runs: Mapping[Task, Run],
     scheduler: Scheduler,
     header: DecisionsHeader,
     trial_budget: int,
     out_dir: Path,
     progress: bool | Console,
     on_round: Callable[[Decision], None] | None,
-) -> tuple[Sequence[Decision], dict[str, Result], list[float]]:
-    """Advance ``runs`` as ``scheduler`` decides until they have ``trial_budget`` trials.
+) -> tuple[Sequence[Decision], dict[str, Result], dict[str, float]]:
+    """Advance the run of each task as ``scheduler`` decides until they have ``trial_budget`` trials.
 
     A scheduler regards the cost of a task's untuned program as one of its first round.
 
     Returns:
-        The decisions, the results, and the costs of the untuned programs.
+        The decisions, the results, and the costs of the untuned programs; the last two by the names of the tasks.
     """
+    tasks = list(runs)
     with ExitStack() as stack:
         measurers = stack.enter_context(closing(MeasurerCache()))
         model_progress = _ModelProgress(stack.enter_context(open_progress(progress)), tasks, trial_budget)
-        run_loops = [stack.enter_context(RunLoop(run, measurers.for_run(run), model_progress.on_trial)) for run in runs]
+        run_loops = [
+            stack.enter_context(RunLoop(run, measurers.for_run(run), model_progress.on_trial)) for run in runs.values()
+        ]
         decision_log = stack.enter_context(closing(DecisionLog(out_dir / DECISIONS_FILE, header)))
+        target, settings = runs[tasks[0]].space.target, runs[tasks[0]].settings
         untuned_costs = _measure_untuned(
-            tasks, runs[0].space.target, runs[0].settings, measurers, out_dir / UNTUNED_DIR, model_progress.on_untuned
+            tasks, target, settings, measurers, out_dir / UNTUNED_DIR, model_progress.on_untuned
         )
-        open_tasks, spent_trials = list(range(len(runs))), 0
-        histories: list[list[float]] = [[] for _ in runs]
+        open_tasks, spent_trials = list(range(len(tasks))), 0
         while open_tasks and spent_trials < trial_budget:
             task_number = choose_task(scheduler, open_tasks)
+            task, history = tasks[task_number], scheduler.histories[task_number]
             trials = run_loops[task_number].step(trial_budget - spent_trials)
             if not trials:
                 open_tasks.remove(task_number)
             spent_trials += len(trials)
-            costs = [] if histories[task_number] else [untuned_costs[task_number]]
-            tell_scheduler(scheduler, histories, task_number, [*costs, *(trial.cost for trial in trials)])
-            best_costs = [history[-1] if history else math.inf for history in histories]
+            costs = [] if history else [untuned_costs[task.name]]
+            tell_scheduler(scheduler, task_number, [*costs, *(trial.cost for trial in trials)])
+            best_costs = [history[-1] if history else math.inf for history in scheduler.histories]
             model_seconds = sum(task.occurs * cost for task, cost in zip(tasks, best_costs, strict=True))
             decision = Decision(
                 round=len(decision_log.decisions),
-                task=tasks[task_number].name,
+                task=task.name,
                 trials=len(trials),
                 total=spent_trials,
-                best=_convert_infinite(best_costs[task_number]),
-                model=_convert_infinite(model_seconds),
+                best_seconds=_convert_infinite(best_costs[task_number]),
+                model_seconds=_convert_infinite(model_seconds),
             )
             decision_log.add(decision)
             model_progress.on_decision(decision)
@@ -429,7 +377,7 @@ def _take_turns(
         for loop in run_loops:
             loop.finish()
         results = {
-            task.name: Result(loop.log, run.space) for task, run, loop in zip(tasks, runs, run_loops, strict=True)
+            task.name: Result(loop.log, run.space) for (task, run), loop in zip(runs.items(), run_loops, strict=True)
         }
         return decision_log.decisions, results, untuned_costs
 
@@ -466,10 +414,11 @@ class _ModelProgress:
 
     def on_decision(self, decision: Decision) -> None:
         self._description = decision.task[:MAX_SHOWN_NAME_LENGTH]
-        self._progress_texts = [] if decision.model is None else [f"model {format_execution_time(decision.model)}"]
-        flops = self._tasks[decision.task].flops
-        if decision.best and flops:
-            self._progress_texts.append(format_speed(flops / decision.best / 1e9, "GFLOPS"))
+        self._progress_texts = []
+        if decision.model_seconds is not None:
+            self._progress_texts.append(f"model {format_execution_time(decision.model_seconds)}")
+        if decision.best_seconds and (flops := self._tasks[decision.task].flops):
+            self._progress_texts.append(format_speed(flops / decision.best_seconds / 1e9, "GFLOPS"))
         self._show()
 
     def _show(self) -> None:

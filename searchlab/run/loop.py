@@ -20,13 +20,13 @@ from ..costmodel import BoundCostModel, compute_scores
 from ..costmodel.features import use_extractor
 from ..costmodel.quality import ModelQuality, model_quality
 from ..errors import InvalidConfig, SearchlabError, warn
+from ..foreign_code import note_interrupts
 from ..log.budget import UNLIMITED
 from ..log.format import Changed, Ended, Final, Finalist, Log, Record
 from ..log.reliability import MARGIN, ROUNDS, find_sentinel_trial
 from ..log.writer import LogWriter, OtherRun
 from ..machine.host import library_versions
 from ..measure.contract import CannotMeasure, Measurer, Remeasurer
-from ..plugins import note_interrupts
 from ..policy import POLICIES
 from ..records import Trial, describe_failures, select_first_of_each_program
 from ..space import SPACES, Config, Space

@@ -155,7 +155,7 @@ class Strategy:
     def start(self, space: Space, seed: int) -> tuple[Policy, BoundCostModel | None]:
         """Create the policy, and its cost model if it uses one. Raises SearchlabError if an option is unknown."""
         options = dict(self.policy.options)
-        POLICIES.check_options(self.policy.name, self.policy_class, options)
+        POLICIES.check_options(self.policy, self.policy_class)
         cost_model = None
         if self.cost_model is not None:
             model = make_cost_model(self.cost_model, seed)

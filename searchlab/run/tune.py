@@ -117,8 +117,7 @@ def tune(
     if target is None and not isinstance(space, Space):
         target = settings.default_target()
     resolved_target = None if target is None else resolve_target(target)
-    sources = [warm_start] if isinstance(warm_start, str | Path | Result) else warm_start
-    earlier_runs = WarmStart.from_sources(sources, settings.statistic)
+    earlier_runs = WarmStart.from_sources(warm_start, settings.statistic)
     specs = list_default_spaces(parsed_workload) if spec is None else [spec]
     with nullcontext() if log else ScratchFolder() as folder:
         run = Run(

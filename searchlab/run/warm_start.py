@@ -146,11 +146,15 @@ class WarmStart:
     fingerprint: str = ""
 
     @classmethod
-    def from_sources(cls, sources: Sequence[Source], statistic: Statistic, base_dir: Path = Path()) -> WarmStart:
-        """Read the logs in ``sources``, whose paths are relative to ``base_dir``.
+    def from_sources(
+        cls, sources: Source | Sequence[Source], statistic: Statistic, base_dir: Path = Path()
+    ) -> WarmStart:
+        """Read the logs in one or more ``sources``, whose paths are relative to ``base_dir``.
 
         Raises SearchlabError if a log is damaged, has no trials or is specified twice.
         """
+        if isinstance(sources, str | Path | Result):
+            sources = [sources]
         runs: list[EarlierRun] = []
         directories: list[Path] = []
         for source in sources:

@@ -18,8 +18,8 @@ import numpy as np
 
 from ..arrays import Floats
 from ..errors import InvalidConfig, SearchlabError, UnsupportedWorkload
+from ..foreign_code import find_definition
 from ..options import ChecksOptions
-from ..plugins import find_definition
 from ..target import Target
 from ..workload import Workload
 from .config import Config
@@ -133,6 +133,7 @@ class Space(ChecksOptions, ABC):
     def schedule(self, config: Config) -> Schedule:
         """Return the workload's PrimFunc, transformed according to ``config``.
 
+        The schedule of a program that primitives cannot create has no trace (``Schedule._create_non_traced(module)``).
         The program may accept arguments in packed form if they are constant in a model; see
         :func:`~searchlab.workload.packed_arguments`.
 

@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from searchlab.errors import SearchlabError, did_you_mean
-from searchlab.plugins import find_error_location, load_attribute
+from searchlab.foreign_code import find_error_location
+from searchlab.plugins import load_attribute
 from searchlab.space import Value
 from searchlab.workload import knobs_of
 

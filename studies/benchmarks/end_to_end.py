@@ -45,9 +45,9 @@ from searchlab.errors import SearchlabError
 from searchlab.log.journal import read_journal
 from searchlab.machine.host import available_cores, cpu_model, observe_load
 from searchlab.model.decisions import DECISIONS_FILE, Decision, DecisionsHeader
-from searchlab.model.inputs import bind_weights, entry_of, inputs_of, random_inputs, read_arrays, write_arrays
+from searchlab.model.inputs import bind_weights, find_main_function, inputs_of, random_inputs, read_arrays, write_arrays
 from searchlab.model.library import SIGNATURE_FUNCTION, Signature
-from searchlab.model.tasks import load_model
+from searchlab.model.load import load_model
 from searchlab.target import resolve_target
 
 STUDIES = Path(__file__).parents[1]
@@ -87,15 +87,15 @@ def default(task: Mapping[str, Any]) -> Side:
     from tvm.s_tir import dlight
 
     module, folder = load_model(task["model"]), Path(task["folder"])
-    entry = entry_of(module)
-    model_inputs = inputs_of(module[entry])
+    main_function = find_main_function(module)
+    model_inputs = inputs_of(module)
     arrays = {
         model_input.name: array
         for model_input, array in zip(model_inputs, random_inputs(model_inputs, np.random.default_rng(0)), strict=True)
     }
     if "mask" in arrays:
         arrays["mask"] = np.triu(np.full_like(arrays["mask"], MASKED), 1)
-    count = int(module[entry].attrs["num_input"])
+    count = int(module[main_function].attrs["num_input"])
     write_arrays(folder / "inputs.npz", dict([*arrays.items()][:count]))
     write_arrays(folder / "weights.npz", dict([*arrays.items()][count:]))
     target = resolve_target(task["target"]).tvm
@@ -109,8 +109,8 @@ def default(task: Mapping[str, Any]) -> Side:
         )(bind_weights(module, folder / "weights.npz"))
     machine = relax.VirtualMachine(tvm.compile(module, target=target), tvm.cpu())
     tensors = [tvm.runtime.tensor(array) for array in [*arrays.values()][:count]]
-    write_arrays(folder / "output.npz", {"output": machine[entry](*tensors).numpy()})
-    return Side(lambda: machine[entry](*tensors), lambda: machine[entry](*tensors).numpy())
+    write_arrays(folder / "output.npz", {"output": machine[main_function](*tensors).numpy()})
+    return Side(lambda: machine[main_function](*tensors), lambda: machine[main_function](*tensors).numpy())
 
 
 def tuned(task: Mapping[str, Any]) -> Side:
@@ -168,7 +168,7 @@ def tune(task: Mapping[str, Any], options: argparse.Namespace) -> Path:
 def read_curve(folder: Path) -> list[tuple[int, float]]:
     """Return the number of trials and the estimated time of the model in seconds after each round."""
     _, decisions, _ = read_journal(folder / "tuned" / DECISIONS_FILE, Decision, DecisionsHeader)
-    return [(decision.total, decision.model) for decision in decisions if decision.model is not None]
+    return [(decision.total, decision.model_seconds) for decision in decisions if decision.model_seconds is not None]
 
 
 def measure(model: str, threads: int, options: argparse.Namespace) -> Row:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from searchlab.analysis import read_runs, summarize
+from searchlab.conformance.toys import Small, simulate_flaky
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.budget import UNLIMITED, Budget
 from searchlab.log.plan import PLAN_FILE_NAME, PlannedRun, read_plan, write_plan
@@ -17,7 +18,6 @@ from searchlab.log.writer import LogWriter, compress_log
 from tests.support.analysis.logs import WORKLOAD, header, write
 from tests.support.cli import searchlab
 from tests.support.logs import write_table
-from tests.support.toys import Small, flaky
 
 
 def plan_of(path: Path, directory: Path, strategy: str, seed: int, **budget: Any) -> PlannedRun:
@@ -154,7 +154,7 @@ def test_a_report_on_a_study_that_runs_says_so(study: dict[tuple[str, int], Path
 
 STUDY = """
 workloads = ["gemm:64x64x64"]
-spaces = [{ name = "tests.support.toys:Small", label = "small" }]
+spaces = [{ name = "searchlab.conformance.toys:Small", label = "small" }]
 policies = ["random", "grid"]
 seeds = 1
 trials = 8
@@ -164,7 +164,7 @@ measure = { kind = "table", path = "table.jsonl" }
 
 
 def test_a_study_file_that_was_edited_is_reported_as_it_now_is(tmp_path: Path) -> None:
-    write_table(tmp_path / "table.jsonl", Small(), flaky)
+    write_table(tmp_path / "table.jsonl", Small(), simulate_flaky)
     file = tmp_path / "study.toml"
     file.write_text(STUDY)
     refused = searchlab("report", file, cwd=tmp_path)

@@ -238,7 +238,7 @@ def test_reports_show_claims_everywhere(tmp_path: Path) -> None:
 
 STUDY = {
     "workloads": ["gemm:64x64x64"],
-    "spaces": [{"name": "tests.support.toys:Small", "label": "small"}],
+    "spaces": [{"name": "searchlab.conformance.toys:Small", "label": "small"}],
     "policies": ["random", "grid"],
     "target": {"kind": "llvm"},
 }

@@ -26,13 +26,13 @@ from searchlab.analysis.charts.vegalite import bundle_javascript
 from searchlab.analysis.read import read_runs
 from searchlab.analysis.runs import ComparedRuns
 from searchlab.analysis.watch import StudyProgress, WatchServer
+from searchlab.conformance import toys
 from searchlab.errors import SearchlabError
 from searchlab.log.plan import PLAN_FILE_NAME
 from searchlab.log.read import read_header
 from searchlab.log.writer import LogWriter
 from searchlab.records import Trial
 from searchlab.run.study import Study
-from tests.support import toys
 from tests.support.analysis.logs import write
 from tests.support.cli import searchlab
 from tests.support.logs import HEADER, make_record, write_table, write_trials
@@ -60,10 +60,10 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
 
 def study(tmp_path: Path, **changes: Any) -> Study:
     if not (tmp_path / "table.jsonl").exists():
-        write_table(tmp_path / "table.jsonl", toys.Small(), toys.flaky)
+        write_table(tmp_path / "table.jsonl", toys.Small(), toys.simulate_flaky)
     spec = {
         "workloads": [str(toys.WORKLOAD)],
-        "spaces": ["tests.support.toys:Small"],
+        "spaces": ["searchlab.conformance.toys:Small"],
         "seeds": 2,
         "trials": 12,
         "policies": ["random", {"name": "random", "label": "other"}],
@@ -377,9 +377,9 @@ def test_a_report_on_a_running_study_tells_its_progress(logs: Path) -> None:
 @pytest.mark.parametrize(("number", "argument"), [(signal.SIGINT, "results/study"), (signal.SIGTERM, "study.toml")])
 def test_the_command_ends_with_a_sentence(tmp_path: Path, number: signal.Signals, argument: str) -> None:
     write(tmp_path / "results/study", "a", 0, [3, 2, 1])
-    write_table(tmp_path / "table.jsonl", toys.Small(), toys.flaky)
+    write_table(tmp_path / "table.jsonl", toys.Small(), toys.simulate_flaky)
     (tmp_path / "study.toml").write_text(
-        f'policies = ["random"]\nworkloads = ["{toys.WORKLOAD}"]\nspaces = ["tests.support.toys:Small"]\n'
+        f'policies = ["random"]\nworkloads = ["{toys.WORKLOAD}"]\nspaces = ["searchlab.conformance.toys:Small"]\n'
     )
     process = subprocess.Popen(
         [sys.executable, "-u", "-m", "searchlab", "watch", argument],

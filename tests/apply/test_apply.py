@@ -20,6 +20,7 @@ from searchlab.apply import TEXT_FORMS, program_text
 from searchlab.apply.best import export_library
 from searchlab.log.read import read_header
 from tests.support.apply.logs import invoke, write_log
+from tests.support.apply.models import write_log_of
 from tests.support.limits import file_size_limit
 from tests.support.spaces.programs import assert_right, valid_configs
 
@@ -72,6 +73,12 @@ def test_each_text_shows_the_best_program(real_log: Path, cuda_log: Path) -> Non
     )
     assert "#" not in program_text(best, "kernel").partition("{")[0]
     assert "threadIdx" in program_text(best, "lowered")
+
+
+def test_a_program_without_a_trace_has_no_such_text(tmp_path: Path) -> None:
+    log = write_log_of(tmp_path / "a.jsonl", "conv2d:1x9x9x8x8x3x3:p1:g8", "guided-conv2d")
+    with pytest.raises(SearchlabError, match="without schedule primitives; use --show tir"):
+        program_text(searchlab.load_log(log).best, "trace")
 
 
 def test_ptx_requires_a_compiler(cuda_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:

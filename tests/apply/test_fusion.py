@@ -9,11 +9,11 @@ from tvm import relax
 from tvm.s_tir import Schedule
 
 from searchlab.apply.history import apply_history_best
+from searchlab.conformance import toys
 from searchlab.run.tune import tune
 from searchlab.target import resolve_target
 from searchlab.workload import gemm
 from searchlab_spaces.trace import Trace
-from tests.support import toys
 from tests.support.logs import write_table
 
 CUDA = {"kind": "cuda", "arch": "sm_90"}
@@ -31,7 +31,9 @@ def columns(sch: Schedule) -> None:
 
 def test_a_tuned_function_is_fused_with_no_other(tmp_path: Path) -> None:
     workload = gemm(16, 16, 16)
-    table = write_table(tmp_path / "t.jsonl", Trace(workload, resolve_target(CUDA), function=columns), toys.smooth)
+    table = write_table(
+        tmp_path / "t.jsonl", Trace(workload, resolve_target(CUDA), function=columns), toys.simulate_smooth
+    )
     result = tune(
         workload,
         space={"name": "trace", "options": {"function": columns}},

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from searchlab.model.inputs import inputs_of
-from searchlab.model.tasks import load_model
+from searchlab.model.load import load_model
 from tests.support.benchmarks import BENCHMARKS, script
 
 peers, model_peers, end_to_end = map(script, ("peers", "model_peers", "end_to_end"))
@@ -44,8 +44,9 @@ def test_peers_that_are_not_installed_are_named(monkeypatch: pytest.MonkeyPatch)
 def test_a_network_has_the_weights_of_the_relax_module(name: str) -> None:
     """Whether it computes the same is checked whenever the script runs."""
     torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed")
-    function = load_model(f"{BENCHMARKS.parent / 'tutorials' / 'models.py'}:{name}")["forward"]
-    tensors = [torch.empty(model_input.shape, device="meta") for model_input in inputs_of(function)]
+    module = load_model(f"{BENCHMARKS.parent / 'tutorials' / 'models.py'}:{name}")
+    function = module["forward"]
+    tensors = [torch.empty(model_input.shape, device="meta") for model_input in inputs_of(module)]
     count = int(function.attrs["num_input"])
     weights = iter(tensors[count:])
     result = model_peers.NETWORKS[name](weights, *tensors[:count])

@@ -15,10 +15,12 @@ import pytest
 from rich.console import Console
 
 from searchlab import Study, tune
-from searchlab.cli.terminal import parse_plugin, progress_console, say_table
+from searchlab.cli.parameters import parse_plugin
+from searchlab.cli.terminal import progress_console, say_table
+from searchlab.conformance import toys
 from searchlab.errors import SearchlabWarning
+from searchlab.plugins import Plugin
 from searchlab.run import progress
-from tests.support import toys
 from tests.support.cli import searchlab, searchlab_process
 from tests.support.logs import read_deterministic_part, write_table
 from tests.support.measure.faulty import Faulty
@@ -27,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("unoptimized")
 
 STUDY = """
 workloads = ["gemm:64x64x64"]
-spaces = [{ name = "tests.support.toys:Small", label = "small" }]
+spaces = [{ name = "searchlab.conformance.toys:Small", label = "small" }]
 policies = ["random", "evolutionary"]
 seeds = 2
 trials = 20
@@ -44,7 +46,7 @@ OLD_TABLE = Path(__file__).parents[2] / "studies" / "fidelity" / "gemm-knob-temp
 
 @pytest.fixture
 def study(tmp_path: Path) -> Path:
-    write_table(tmp_path / "table.jsonl", toys.Small(), toys.flaky)
+    write_table(tmp_path / "table.jsonl", toys.Small(), toys.simulate_flaky)
     (tmp_path / "study.toml").write_text(STUDY)
     return tmp_path / "study.toml"
 
@@ -345,17 +347,17 @@ def test_show_list_and_space_describe_plug_ins(words: list[str], message: str) -
 
 def test_options_have_one_syntax_wherever_a_plug_in_is_named() -> None:
     arms = [{"name": "xgb", "options": {"epsilon": 0.2}}, "tpe"]
-    expected = {"name": "bandit", "options": {"arms": arms, "window": 5}}
+    expected = Plugin("bandit", {"arms": arms, "window": 5})
     assert parse_plugin(f"bandit,arms={json.dumps(arms)},window=5") == expected
     assert parse_plugin("bandit", [f"arms={json.dumps(arms)}", "window=5"]) == expected
-    assert parse_plugin("xgb,note=a b") == {"name": "xgb", "options": {"note": "a b"}}
+    assert parse_plugin("xgb,note=a b") == Plugin("xgb", {"note": "a b"})
 
 
 def test_what_tune_finds_is_printed_as_json(tmp_path: Path) -> None:
-    write_table(tmp_path / "table.jsonl", toys.SingleChoice(), toys.smooth)
+    write_table(tmp_path / "table.jsonl", toys.SingleChoice(), toys.simulate_smooth)
     words = [
         "--space",
-        "tests.support.toys:SingleChoice",
+        "searchlab.conformance.toys:SingleChoice",
         "--policy",
         "grid",
         "--measure",

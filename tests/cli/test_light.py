@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import toys
+from searchlab.conformance import toys
 from tests.support.cli import HEAVY, imported_packages, run_python
 from tests.support.logs import write_table
 
@@ -22,7 +22,7 @@ sys.meta_path.insert(0, NoTvm())
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    write_table(tmp_path / "a.jsonl", toys.Small(), toys.flaky)
+    write_table(tmp_path / "a.jsonl", toys.Small(), toys.simulate_flaky)
     return tmp_path
 
 
@@ -35,7 +35,7 @@ def test_the_help_imports_nothing_that_is_slow(words: list[str]) -> None:
     packages = {module.partition(".")[0] for module in modules}
     assert result.returncode == 0 and not packages & {*HEAVY, "vl_convert", "numpy", "scipy", "optuna"}
     own_packages = {module.split(".")[1] for module in modules if module.startswith("searchlab.")}
-    assert own_packages <= {"__main__", "cli", "console", "errors", "options", "plugins", "units"}
+    assert own_packages <= {"__main__", "cli", "console", "errors", "foreign_code", "options", "plugins", "units"}
 
 
 @pytest.mark.parametrize("words", [["-m", "searchlab", "list"], ["-m", "searchlab", "tune", "--help"]], ids=str)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import toys
+from searchlab.conformance import toys
 from tests.support.cli import searchlab
 from tests.support.logs import write_table
 
@@ -19,14 +19,14 @@ def folder(tmp_path: Path) -> Path:
     """Return a directory whose name looks like markup, with a table."""
     directory = tmp_path / "a[" / "bold]"
     directory.mkdir(parents=True)
-    write_table(directory / "table.jsonl", toys.Small(), toys.flaky, counted=True)
+    write_table(directory / "table.jsonl", toys.Small(), toys.simulate_flaky, counted=True)
     return directory
 
 
 def test_labels_of_a_study_are_no_markup(folder: Path) -> None:
     policies = ", ".join(f"{{ name = 'random', label = {json.dumps(name)} }}" for name in NAMES)
     (folder / "study.toml").write_text(
-        f"workloads = ['gemm:64x64x64']\nspaces = [{{ name = 'tests.support.toys:Small', label = '[/i]' }}]\n"
+        f"workloads = ['gemm:64x64x64']\nspaces = [{{ name = 'searchlab.conformance.toys:Small', label = '[/i]' }}]\n"
         f"policies = [{policies}]\nseeds = 1\ntrials = 8\ntarget = {{ kind = 'llvm' }}\n"
         f"measure = {{ kind = 'table', path = 'table.jsonl' }}\n"
     )
@@ -45,11 +45,22 @@ def test_names_of_a_command_are_no_markup(folder: Path) -> None:
     words = ["gemm:64x64x64", "--target", '{"kind": "llvm"}', "--measure"]
     words.append(json.dumps({"kind": "table", "path": str(folder / "table.jsonl")}))
     ran = searchlab(
-        "tune", *words, "--space", "tests.support.toys:Small", "--policy", "random", "--trials", "6", "--log", log
+        "tune",
+        *words,
+        "--space",
+        "searchlab.conformance.toys:Small",
+        "--policy",
+        "random",
+        "--trials",
+        "6",
+        "--log",
+        log,
     )
     assert ran.returncode == 0, ran.stderr
     assert searchlab("best", log).returncode == 0
-    refused = searchlab("tune", *words, "--space", "tests.support.toys:Small", "--policy", NAMES[0], "--log", log)
+    refused = searchlab(
+        "tune", *words, "--space", "searchlab.conformance.toys:Small", "--policy", NAMES[0], "--log", log
+    )
     assert refused.returncode == 2 and f"error: unknown policy {NAMES[0]!r}" in refused.stderr
     usage = searchlab("tune", "gemm:8x8x8", "--[/b]", "--trials", "[/b]")
     assert usage.returncode == 2 and "Traceback" not in usage.stderr

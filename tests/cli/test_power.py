@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import toys
+from searchlab.conformance import toys
 from tests.support.cli import searchlab
 from tests.support.logs import write_table
 
 STUDY = """
 workloads = ["gemm:64x64x64"]
-spaces = [{ name = "tests.support.toys:Small", label = "small" }]
+spaces = [{ name = "searchlab.conformance.toys:Small", label = "small" }]
 policies = ["random", { name = "evolutionary", options = { population = 4 } }]
 seeds = 4
 trials = 24
@@ -24,7 +24,7 @@ measure = { kind = "table", path = "table.jsonl" }
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    write_table(tmp_path / "table.jsonl", toys.Small(), toys.flaky)
+    write_table(tmp_path / "table.jsonl", toys.Small(), toys.simulate_flaky)
     (tmp_path / "study.toml").write_text(STUDY)
     assert searchlab("run", "study.toml", cwd=tmp_path).returncode == 0
     return tmp_path

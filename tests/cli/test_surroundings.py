@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 
 from searchlab.analysis import report
+from searchlab.conformance import toys
 from searchlab.errors import SearchlabError
 from searchlab.log.read import read_log
 from searchlab.log.writer import check_log
 from searchlab.run.study import Study
 from searchlab.run.tune import tune
 from searchlab.tables.info import TableInfo, info_table
-from tests.support import toys
 from tests.support.cli import searchlab
 from tests.support.logs import write_table
 
@@ -36,10 +36,10 @@ def study(tmp_path: Path) -> Path:
     """Write a study whose names contain spaces and non-ASCII letters."""
     folder = tmp_path / "ä b"
     folder.mkdir()
-    write_table(folder / "täble.jsonl", toys.Small(), toys.flaky, counted=True)
+    write_table(folder / "täble.jsonl", toys.Small(), toys.simulate_flaky, counted=True)
     path = folder / "stüdy 1.toml"
     path.write_text(
-        "workloads = ['gemm:64x64x64']\nspaces = [{ name = 'tests.support.toys:Small', label = 'ü' }]\n"
+        "workloads = ['gemm:64x64x64']\nspaces = [{ name = 'searchlab.conformance.toys:Small', label = 'ü' }]\n"
         "policies = [{ name = 'random', label = 'zufällig' }]\nseeds = 2\ntrials = 8\ntarget = { kind = 'llvm' }\n"
         "measure = { kind = 'table', path = 'täble.jsonl' }\n",
         encoding="utf-8",
@@ -102,7 +102,7 @@ def test_a_warning_that_python_makes_an_error_is_one_sentence(study: Path) -> No
 def test_a_name_that_no_file_can_have_is_one_sentence(tmp_path: Path) -> None:
     data = {
         "workloads": ["gemm:64x64x64"],
-        "spaces": [{"name": "tests.support.toys:Small"}],
+        "spaces": [{"name": "searchlab.conformance.toys:Small"}],
         "policies": ["random"],
         "target": {"kind": "llvm"},
         "measure": {"kind": "table", "path": "a\0b.jsonl"},
@@ -112,7 +112,7 @@ def test_a_name_that_no_file_can_have_is_one_sentence(tmp_path: Path) -> None:
 
 
 def test_a_clock_that_jumps_changes_nothing_but_dates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = write_table(tmp_path / "table.jsonl", toys.Small(), toys.flaky, counted=True)
+    table = write_table(tmp_path / "table.jsonl", toys.Small(), toys.simulate_flaky, counted=True)
     clock = itertools.cycle([1.7e9, -3e7, 4e9, 0.0, 1e10])
     monkeypatch.setattr(time, "time", lambda: next(clock))
 
@@ -146,10 +146,11 @@ HOSTILE = "\x1b]0;owned\x07\x1b[2Jx\x9b31m\u202egnp\r"
 
 
 def test_no_control_character_of_a_log_reaches_the_terminal(tmp_path: Path) -> None:
-    table = write_table(tmp_path / "table.jsonl", toys.Small(), toys.smooth)
+    table = write_table(tmp_path / "table.jsonl", toys.Small(), toys.simulate_smooth)
     policies = ", ".join(f"{{ name = 'random', label = {json.dumps(name)} }}" for name in (HOSTILE, "b\nbest of 9: 1"))
     (tmp_path / "study.toml").write_text(
-        f"workloads = ['gemm:64x64x64']\nspaces = [{{ name = 'tests.support.toys:Small' }}]\npolicies = [{policies}]\n"
+        "workloads = ['gemm:64x64x64']\nspaces = [{ name = 'searchlab.conformance.toys:Small' }]\n"
+        f"policies = [{policies}]\n"
         f"seeds = 2\ntrials = 8\ntarget = {{ kind = 'llvm' }}\nmeasure = {{ kind = 'table', path = '{table.name}' }}\n"
     )
     out = tmp_path / "out"
@@ -175,7 +176,7 @@ def test_no_control_character_of_a_log_reaches_the_terminal(tmp_path: Path) -> N
 
 
 def test_a_gzip_bomb_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    log = write_table(tmp_path / "table.jsonl", toys.Small(), toys.smooth)
+    log = write_table(tmp_path / "table.jsonl", toys.Small(), toys.simulate_smooth)
     bomb = tmp_path / "bomb.jsonl.gz"
     bomb.write_bytes(gzip.compress(log.read_bytes() + b"\n" * (3 << 20)))
     line = tmp_path / "line.jsonl.gz"

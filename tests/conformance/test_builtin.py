@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -15,10 +15,6 @@ from searchlab.conformance import (
     workload_checks,
 )
 from searchlab.conformance.check import Check, Subject, run_in_two_processes
-from searchlab.conformance.costmodels import list_predictions
-from searchlab.conformance.policies import list_proposals
-from searchlab.conformance.spaces import list_identity
-from searchlab.conformance.workloads import compute_function_hash
 from searchlab.costmodel import COST_MODELS
 from searchlab.errors import UnsupportedSpace, UnsupportedWorkload
 from searchlab.space import SPACES
@@ -72,6 +68,19 @@ def test_space_passes_its_checks(name: str) -> None:
     assert_checks_pass(space_checks(name))
 
 
+@pytest.mark.parametrize(
+    ("space", "options", "workload"),
+    [
+        ("guided-conv2d", {}, "conv2d:1x9x9x8x8x3x3:p1:g8"),
+        ("guided-conv2d", {"winograd": True}, "conv2d:1x9x9x16x8x3x3:p1"),
+        ("guided-conv2d", {"weights": "packed"}, "conv2d:1x9x9x16x8x3x3:p1"),
+        ("guided-gemm", {"weights": "packed"}, "gemm:16x16x16"),
+    ],
+)
+def test_programs_without_a_trace_need_not_replay(space: str, options: dict[str, Any], workload: str) -> None:
+    assert_checks_pass(space_checks({"name": space, "options": options}, workload=workload), everywhere=False)
+
+
 @pytest.mark.parametrize("name", COST_MODELS.entry_points_by_name())
 def test_cost_model_passes_its_checks(name: str) -> None:
     assert_checks_pass(cost_model_checks(name))
@@ -100,23 +109,19 @@ def test_workload_passes_its_checks(kind: str) -> None:
     assert_checks_pass(workload_checks(WORKLOADS_OF[kind]), everywhere=kind not in (*WITHOUT_PROGRAM, *IN_FILES))
 
 
-def results(subjects: Sequence[tuple[Callable[[Any], Any], Subject]]) -> dict[str, Any]:
-    return {f"{function.__name__} of {subject.plugin.name}": function(subject) for function, subject in subjects}
+def results(subjects: Sequence[Subject]) -> dict[str, Any]:
+    return {f"{type(subject).__name__} {subject.plugin.name}": subject.compute_results() for subject in subjects}
 
 
 def test_every_plugin_gives_the_same_results_in_every_process() -> None:
     policies = [param.values[0] for param in strategies() if not any(mark.args[0] for mark in param.marks)]
-    checks: list[tuple[Callable[[Any], Any], list[Check]]] = [
-        *((list_proposals, checks_of_policy(name)) for name in policies),
-        *((list_identity, space_checks(name)) for name in SPACES_WITH_PROGRAMS),
-        *((list_predictions, cost_model_checks(name)) for name in COST_MODELS.entry_points_by_name()),
-        *(
-            (compute_function_hash, workload_checks(WORKLOADS_OF[kind]))
-            for kind in WORKLOADS_OF
-            if kind not in WITHOUT_PROGRAM
-        ),
+    checks = [
+        *map(checks_of_policy, policies),
+        *map(space_checks, SPACES_WITH_PROGRAMS),
+        *map(cost_model_checks, COST_MODELS.entry_points_by_name()),
+        *(workload_checks(WORKLOADS_OF[kind]) for kind in WORKLOADS_OF if kind not in WITHOUT_PROGRAM),
     ]
-    first, second = run_in_two_processes(results, [(function, listed[0].subject) for function, listed in checks])
+    first, second = run_in_two_processes(results, [checks_of_subject[0].subject for checks_of_subject in checks])
     assert first == second
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from searchlab.conformance import toys
 from searchlab.log.read import read_log
-from tests.support import toys
 from tests.support.logs import write_table
 
 EXAMPLE = Path(__file__).parents[1] / "example_plugin"
@@ -41,7 +41,7 @@ def test_the_example_plug_in_is_listed(home: Path) -> None:
 
 
 def test_the_example_plug_in_searches(home: Path) -> None:
-    table = write_table(home / "table.jsonl", toys.Small(), toys.flaky)
+    table = write_table(home / "table.jsonl", toys.Small(), toys.simulate_flaky)
     measure = json.dumps({"kind": "table", "path": str(table)})
     words = ["tune", "gemm:64x64x64", "--space", "searchlab.conformance.toys:Small", "--measure", measure]
     for policy, options in (("acme-bandit", []), ("xgb", ["--cost-model", "acme-nearest"])):

@@ -15,6 +15,7 @@ from searchlab.conformance import run_checks, toys
 from searchlab.conformance import spaces as space_rules
 from searchlab.conformance import workloads as workload_rules
 from searchlab.conformance.check import Check, Rule, find_innermost_line
+from searchlab.conformance.pytest import PolicyTests
 from searchlab.space import Space
 from tests.conformance.broken import costmodels, policies, spaces, workloads
 from tests.support.stopping import Stops
@@ -112,3 +113,13 @@ def test_the_methods_that_an_advice_names_exist(kind: str) -> None:
     for rule in KINDS[kind][1]:
         for name in re.findall(r"\bspace\.(\w+)", rule.fix):
             assert hasattr(Space, name), rule.fix
+
+
+def test_the_tests_of_a_plugin_share_its_runs() -> None:
+    class SoundTests(PolicyTests):
+        plugin = policies.Sound
+
+    SoundTests().test_contract("signature")
+    checks = SoundTests._checks_by_name
+    SoundTests().test_contract("starts")
+    assert SoundTests._checks_by_name is checks

@@ -13,6 +13,7 @@ import pytest
 from msgspec.inspect import IntType
 
 from searchlab import NeverTwice, SearchlabError
+from searchlab.conformance import toys
 from searchlab.costmodel import COST_MODELS
 from searchlab.executors.contract import EXECUTORS
 from searchlab.measure.settings import Settings
@@ -26,11 +27,10 @@ from searchlab.options import (
     describe_values,
     find_numeric_type,
 )
-from searchlab.plugins import PluginKind
+from searchlab.plugins import Plugin, PluginKind
 from searchlab.policy import POLICIES
 from searchlab.schema import convert
 from searchlab.space import SPACES
-from tests.support import toys
 from tests.support.cli import searchlab
 
 if TYPE_CHECKING:
@@ -99,10 +99,10 @@ def test_every_option_is_declared_and_its_bounds_hold(title: str, name: str) -> 
         assert describe_values(declared), f"option {option!r} has no declaration that can be checked"
         inside, beyond = values_at_bounds(declared)
         for value in [parameter.default, *inside]:
-            kind.check_options(name, cls, {option: value})
+            kind.check_options(Plugin(name, {option: value}), cls)
         for value in beyond:
             with pytest.raises(SearchlabError, match=f"option '{option}' (is|cannot be) "):
-                kind.check_options(name, cls, {option: value})
+                kind.check_options(Plugin(name, {option: value}), cls)
             if title != "executor":  # derived from the standard library's class, which checks nothing
                 with pytest.raises(SearchlabError, match=f"option '{option}' (is|cannot be) "):
                     cls(*[None] * kind.positional, **{option: value})

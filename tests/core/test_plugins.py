@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from searchlab import SearchlabError, tune
+from searchlab.conformance import toys
 from searchlab.costmodel import COST_MODELS
 from searchlab.log.read import read_log
 from searchlab.plugins import Plugin
 from searchlab.policy import POLICIES, NeverTwice
 from searchlab.space import SPACES
-from tests.support import toys
 from tests.support.logs import write_table
 
 POLICY = """
@@ -70,7 +70,7 @@ def run(policy: object, folder: Path, trials: int) -> None:
 
 
 def test_a_run_of_a_class_resumes_after_its_module_has_moved(install: Install, tmp_path: Path) -> None:
-    write_table(tmp_path / "table.jsonl", toys.Small(), toys.flaky)
+    write_table(tmp_path / "table.jsonl", toys.Small(), toys.simulate_flaky)
     install("first")
     run(POLICIES.load("climb"), tmp_path, 5)
     assert read_log(tmp_path / "run.jsonl").header.policy == Plugin("climb")
@@ -90,7 +90,7 @@ def test_a_re_exported_class_has_its_registered_name() -> None:
 def test_an_unknown_option_is_refused_with_the_nearest_name(install: Install) -> None:
     install("first")
     with pytest.raises(SearchlabError, match="no option 'n_startups'; did you mean 'n_startup'"):
-        POLICIES.check_options("climb", POLICIES.load("climb"), {"n_startups": 3})
+        POLICIES.check_options(Plugin("climb", {"n_startups": 3}), POLICIES.load("climb"))
 
 
 @pytest.mark.parametrize(

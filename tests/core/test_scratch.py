@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from searchlab.conformance import toys
 from searchlab.errors import SearchlabError
 from searchlab.machine.scratch import FOLDER_PREFIX, ScratchFolder
 from searchlab.run.study import Study
-from tests.support import toys
 from tests.support.logs import write_table
 
 HOLD = """
@@ -77,14 +77,14 @@ def test_folders_created_at_the_same_time_all_exist(temporary: Path) -> None:
 
 
 def test_jobs_leave_nothing(temporary: Path) -> None:
-    write_table(temporary / "table.jsonl", toys.Small(), toys.flaky)
+    write_table(temporary / "table.jsonl", toys.Small(), toys.simulate_flaky)
     dead = holder()
     dead.kill()
     dead.communicate()
     study = Study.from_dict(
         {
             "workloads": ["gemm:64x64x64"],
-            "spaces": [{"name": "tests.support.toys:Small"}],
+            "spaces": [{"name": "searchlab.conformance.toys:Small"}],
             "policies": ["random"],
             "seeds": 2,
             "trials": 4,

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from searchlab.conformance import toys
 from searchlab.errors import InvalidConfig
 from searchlab.space import Choose, Config, Knob, ProductSpace, Space
 from searchlab.target import Target
 from searchlab.workload import Workload, gemm
-from tests.support import toys
 
 SPACES = [toys.Small, toys.Large, toys.Dependent, toys.SingleChoice, toys.NoKnobs]
 spaces = st.sampled_from([kind() for kind in SPACES])
@@ -136,7 +136,7 @@ class Open(ProductSpace):
 
 def test_roles_are_drawn_by_weight_among_those_present() -> None:
     rng = np.random.default_rng(0)
-    knobs = [Knob("t", toys.tiles(64, 3)), Knob("u", (0, 16, 64), role="unroll"), Knob("w", ("a", "b"))]
+    knobs = [Knob("t", toys.list_tiles(64, 3)), Knob("u", (0, 16, 64), role="unroll"), Knob("w", ("a", "b"))]
     space = Open(knobs)
     config = space.sample(rng)
     weights = {"tile": 0.6, "unroll": 0.3, "location": 9.0, "other": 0.1}

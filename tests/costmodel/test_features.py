@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 
+from searchlab.conformance import toys
 from searchlab.costmodel.features import (
     COLUMNS_PER_STORE,
     KnobFeatures,
@@ -18,7 +19,6 @@ from searchlab.space import Config, Space
 from searchlab.target import Target
 from searchlab.workload import parse_workload
 from searchlab_spaces.templates import KnobTemplate
-from tests.support import toys
 from tests.support.spaces.products import Ordered
 
 

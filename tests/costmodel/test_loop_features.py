@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from searchlab.conformance import toys
 from searchlab.costmodel.features import CurveFeatures, Features, ItervarFeatures
 from searchlab.costmodel.loops import ANNOTATIONS, Loop, extract_loops
 from searchlab.space import Config
 from searchlab.target import Target
 from searchlab.workload import parse_workload
 from searchlab_spaces.templates import KnobTemplate
-from tests.support import toys
 
 WORKLOAD = parse_workload("gemm:8x8x8")
 

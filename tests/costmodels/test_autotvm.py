@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from searchlab.conformance import toys
 from searchlab.costmodel import BoundCostModel
 from searchlab.costmodel.bound import OtherTask, compute_scores
 from searchlab.costmodel.features import make_features
 from searchlab.errors import SearchlabError
 from searchlab.space import Knob, ProductSpace
 from searchlab_costmodels.autotvm import AutoTVM
-from tests.support import toys
 
 RNG = np.random.default_rng(0)
 GROUP = np.zeros(600, dtype=np.int64)
@@ -61,7 +61,7 @@ class Wide(toys.Small):
 
 def test_a_bound_cost_model_starts_from_other_tasks_once() -> None:
     space = Wide()
-    trials = toys.trials_of(list(space.enumerate()), toys.smooth)
+    trials = toys.trials_of(list(space.enumerate()), toys.simulate_smooth)
     bound = BoundCostModel(AutoTVM(seed=0, transfer="base-margin"), make_features("knob", space))
     bound.pretrain([OtherTask(space, [trial.config for trial in trials], compute_scores(trials))])
     assert bound.fitted and bound.started

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from searchlab.conformance import toys
 from searchlab.costmodel import COST_MODELS, BoundCostModel, CostModel, make_cost_model
 from searchlab.costmodel.features import KnobFeatures
 from searchlab.costmodel.quality import pairwise_accuracy
 from searchlab.plugins import Plugin
-from tests.support import toys
 
 MODELS = {
     **{name: Plugin(name) for name in COST_MODELS.entry_points_by_name()},
@@ -110,7 +110,7 @@ def test_it_learns_more_than_guessing(name: str) -> None:
     if name == "random":
         pytest.skip("random is what the others are held against")
     space = toys.Large()
-    trials = toys.trials_of(space.sample_new(np.random.default_rng(0), 500, ()), toys.smooth)
+    trials = toys.trials_of(space.sample_new(np.random.default_rng(0), 500, ()), toys.simulate_smooth)
     truth = np.array([1e-3 / trial.cost for trial in trials[200:]])
     accuracy = {}
     for model_name in (name, "random"):

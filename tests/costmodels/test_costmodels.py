@@ -11,6 +11,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from searchlab.conformance import toys
 from searchlab.costmodel import BoundCostModel, CostModel, OtherTask, TrainingData, compute_scores, make_cost_model
 from searchlab.costmodel.features import Features, KnobFeatures
 from searchlab.costmodel.quality import pairwise_accuracy
@@ -23,13 +24,12 @@ from searchlab_costmodels.random import Random
 from searchlab_costmodels.scikit_learn import ExtraTrees, Forest, GaussianProcess, RandomForest
 from searchlab_costmodels.xgboost import XGBoost
 from searchlab_policies.xgb import Xgb
-from tests.support import toys
 
 
 def test_xgboost_ranks_configs_that_it_never_saw() -> None:
     space = toys.Large()
     configs = space.sample_new(np.random.default_rng(0), 600, ())
-    trials = toys.trials_of(configs, toys.smooth)
+    trials = toys.trials_of(configs, toys.simulate_smooth)
     bound = BoundCostModel(XGBoost(seed=0), KnobFeatures(space))
     bound.fit(trials[:300])
     predicted = bound.predict(configs[300:])
@@ -68,7 +68,7 @@ def _objective(name: str) -> Any:
 def test_annealing_works_on_a_ranker(name: str) -> None:
     space = toys.Large()
     policy = Xgb(space, seed=0, cost_model=BoundCostModel(RANKERS[name], KnobFeatures(space)), n_startup=32)
-    trials = toys.run(policy, toys.smooth, 96)
+    trials = toys.run_policy(policy, toys.simulate_smooth, 96)
     assert min(trial.cost for trial in trials[32:]) < 0.8 * min(trial.cost for trial in trials[:32])
 
 
@@ -133,7 +133,7 @@ def test_random_depends_on_the_row_and_the_seed() -> None:
         ("ridge", {"alpha": -1}, "option 'alpha' is -1"),
         ("mlp", {"layers": 0}, "option 'layers' is 0"),
         ("mlp", {"n_jobs": 4}, "cost model 'mlp' has no option 'n_jobs'"),
-        ("tests.support.toys:Small", {}, "'tests.support.toys:Small' is not a searchlab.CostModel"),
+        ("searchlab.conformance.toys:Small", {}, "'searchlab.conformance.toys:Small' is not a searchlab.CostModel"),
         ("subprocess:Popen", {"args": ["false"]}, "'subprocess:Popen' is not a searchlab.CostModel"),
     ],
 )
@@ -194,7 +194,7 @@ def test_other_tasks_stay_under_every_fit_in_groups_of_their_own() -> None:
     bound.pretrain(other_tasks)
     assert bound.fitted and model.rows.groups.tolist() == [0, 0, 0, 1, 1]
     for count in (4, 7):
-        trials = toys.trials_of(space.sample_new(np.random.default_rng(0), count, ()), toys.smooth)
+        trials = toys.trials_of(space.sample_new(np.random.default_rng(0), count, ()), toys.simulate_smooth)
         bound.fit(trials)
         assert model.rows.groups.tolist() == [0, 0, 0, 1, 1] + [2] * count
         assert model.rows.scores.tolist() == [1, 0.5, 0, 0, 1, *compute_scores(trials)]
@@ -210,7 +210,7 @@ def test_knobs_of_other_tasks_have_columns_beside_its_own() -> None:
     bound.pretrain([OtherTask(dependent, [other_config], np.array([1.0]))])
     assert bound.features.columns == [("sketch", "plain"), ("parallel", 0)]
     own_config = Config({"tile": (8, 2), "unroll": 64, "order": "ijk", "pack": True})
-    bound.fit(toys.trials_of([own_config], toys.smooth))
+    bound.fit(toys.trials_of([own_config], toys.simulate_smooth))
     nan = np.nan
     expected = [[nan, nan, nan, nan, nan, 1, 1], [3, 1, 64, 1, 1, nan, nan]]
     np.testing.assert_array_equal(model.rows.features, expected)
@@ -235,7 +235,7 @@ def test_rows_of_any_length_are_laid_out_as_in_training() -> None:
     configs = list(space.enumerate())
     bound = BoundCostModel(Sum(seed=0), Long(space))
     bound.pretrain([OtherTask(space, configs[:5], np.ones(5))])
-    bound.fit(toys.trials_of(configs[:3], toys.smooth))
+    bound.fit(toys.trials_of(configs[:3], toys.simulate_smooth))
     assert bound.rows is not None
     assert bound.rows.features.sum(axis=1).tolist() == [15] * 5 + [9] * 3
     assert bound.predict(configs[:2]).tolist() == [6, 6]
@@ -248,7 +248,7 @@ def test_time_is_taken_of_training_and_predicting() -> None:
     configs = list(space.enumerate())
     bound.predict(configs)
     assert bound.predict_seconds == bound.train_seconds == 0
-    bound.fit(toys.trials_of(configs, toys.smooth))
+    bound.fit(toys.trials_of(configs, toys.simulate_smooth))
     bound.predict(configs)
     once = bound.predict_seconds
     bound.predict(configs)

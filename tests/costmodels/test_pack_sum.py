@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from searchlab.conformance import toys
 from searchlab.costmodel import BoundCostModel, make_cost_model
 from searchlab.costmodel.features import KnobFeatures, PerStoreFeatures
 from searchlab.costmodel.quality import pairwise_accuracy
@@ -14,7 +15,6 @@ from searchlab.errors import SearchlabError
 from searchlab.plugins import Plugin
 from searchlab_costmodels.pack_sum import PackSum
 from searchlab_costmodels.xgboost import XGBoost
-from tests.support import toys
 
 WIDTH = 3
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from searchlab.conformance import toys
 from searchlab.costmodel import COST_MODELS, BoundCostModel, OtherTask, load_model, make_cost_model, save_model
 from searchlab.costmodel.features import KnobFeatures, ProgramFeatures
 from searchlab.errors import SearchlabError
@@ -18,7 +19,6 @@ from searchlab.records import Measurement
 from searchlab.target import Target
 from searchlab.workload import gemm
 from searchlab_spaces.templates import KnobTemplate
-from tests.support import toys
 
 MODELS = {
     **{name: Plugin(name) for name in COST_MODELS.entry_points_by_name()},
@@ -32,7 +32,7 @@ every_model = pytest.mark.parametrize("name", MODELS)
 def train(name: str, n: int = 60) -> BoundCostModel:
     space = toys.Large()
     bound = BoundCostModel(make_cost_model(MODELS[name], 3), KnobFeatures(space))
-    bound.fit(toys.trials_of(space.sample_new(np.random.default_rng(0), n, ()), toys.smooth))
+    bound.fit(toys.trials_of(space.sample_new(np.random.default_rng(0), n, ()), toys.simulate_smooth))
     return bound
 
 
@@ -70,7 +70,7 @@ def test_a_model_that_started_from_other_tasks_still_knows_them(fitted: bool, tm
     bound = BoundCostModel(make_cost_model(Plugin("pretrained"), 0), KnobFeatures(space))
     configs = space.sample_new(np.random.default_rng(0), 100, ())
     bound.pretrain([OtherTask(space, configs[:60], np.linspace(0, 1, 60))])
-    trials = toys.trials_of(configs[60:], toys.smooth)
+    trials = toys.trials_of(configs[60:], toys.simulate_smooth)
     if fitted:
         bound.fit(trials)
     save_model(bound, tmp_path / "a.model")

@@ -16,11 +16,11 @@ import pytest
 from typer.testing import CliRunner
 
 from searchlab.cli.app import app
+from searchlab.conformance import toys
 from searchlab.errors import SearchlabError
 from searchlab.exchange.exports import export_logs
 from searchlab.log.format import Header
 from searchlab.log.read import read_log
-from tests.support import toys
 from tests.support.exchange import DATA, write_log
 from tests.support.logs import write_table
 
@@ -28,7 +28,7 @@ MS = 1e3
 
 
 def table(path: Path) -> Path:
-    return write_table(path, toys.Small(), toys.flaky)
+    return write_table(path, toys.Small(), toys.simulate_flaky)
 
 
 # --- Kernel Tuner -------------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ def test_kernel_tuner_replays_a_cache_file(tmp_path: Path) -> None:
 
 
 def test_a_cache_file_has_one_set_of_parameters(tmp_path: Path) -> None:
-    log = write_table(tmp_path / "a.jsonl", toys.Dependent(), toys.smooth)
+    log = write_table(tmp_path / "a.jsonl", toys.Dependent(), toys.simulate_smooth)
     with pytest.raises(SearchlabError, match="trials 2 and 0 have different knobs"):
         export_logs([log], "kernel-tuner-cache", tmp_path / "cache.json")
     export_logs([log], "kernel-tuner", tmp_path / "t4.json")
@@ -155,7 +155,7 @@ def test_ioh_refuses_no_trial_and_shows_failed_runs(tmp_path: Path) -> None:
     with pytest.raises(SearchlabError, match="nothing to export: .* contains no trials and was omitted"):
         export_logs([log.path], "ioh", tmp_path / "out")
     assert not (tmp_path / "out").exists()
-    export_logs([write_table(tmp_path / "b.jsonl", toys.Small(), toys.all_invalid)], "ioh", tmp_path / "out")
+    export_logs([write_table(tmp_path / "b.jsonl", toys.Small(), toys.simulate_invalid)], "ioh", tmp_path / "out")
     ((run, rows),) = runs_of(next((tmp_path / "out").rglob("*.json")))
     assert run["best"]["y"] > 1e300 and all(math.isinf(row[1]) for row in rows)
     with pytest.raises(SearchlabError, match="already exists"):

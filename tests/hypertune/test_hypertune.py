@@ -19,22 +19,17 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 from typer.testing import CliRunner, Result
 
 from searchlab.cli.app import app
+from searchlab.conformance import toys
 from searchlab.errors import SearchlabError
-from searchlab.hypertune import (
-    HyperPlan,
-    HypertuneResult,
-    derive_ranges,
-    list_range_values,
-    make_range,
-    open_storage,
-    plan_hypertune,
-)
+from searchlab.hypertune.plan import plan_hypertune
+from searchlab.hypertune.ranges import derive_ranges, list_range_values, make_range
+from searchlab.hypertune.result import HypertuneResult
+from searchlab.hypertune.search import HyperPlan, open_storage
 from searchlab.options import Between, Count, UnitInterval
 from searchlab.policy import NeverTwice
 from searchlab.run.study import Study
 from searchlab.space import Config, Space
 from searchlab.workload import parse_workload
-from tests.support import toys
 from tests.support.logs import write_table
 from tests.support.suites import write_suite
 
@@ -54,7 +49,9 @@ class Planted(NeverTwice):
         super().__init__(space, seed=seed)
         self.aim = aim
         best_first = only in ("any", str(space.workload))
-        self._order = sorted(space.enumerate(), key=lambda config: toys.smooth(config).cost, reverse=not best_first)
+        self._order = sorted(
+            space.enumerate(), key=lambda config: toys.simulate_smooth(config).cost, reverse=not best_first
+        )
 
     def propose(self, n: int, rng: np.random.Generator) -> Iterable[Config]:
         unseen = (config for config in self._order if config not in self.seen)
@@ -94,7 +91,7 @@ class Broken(NeverTwice):
         return []
 
 
-def tables(directory: Path, workloads: Sequence[str], cost: toys.SimulateFunction = toys.smooth) -> None:
+def tables(directory: Path, workloads: Sequence[str], cost: toys.SimulateFunction = toys.simulate_smooth) -> None:
     for text in workloads:
         workload = parse_workload(text)
         (directory / f"{text.replace(':', '_')}.jsonl").unlink(missing_ok=True)
@@ -110,7 +107,7 @@ def study(tmp_path: Path) -> Study:
 def make_study(base: Path, workloads: Sequence[str], **more: Any) -> Study:
     spec = {
         "workloads": list(workloads),
-        "spaces": [{"name": "tests.support.toys:Small", "label": "small"}],
+        "spaces": [{"name": "searchlab.conformance.toys:Small", "label": "small"}],
         "policies": [PLANTED],
         "trials": 16,
         "batch": 4,
@@ -164,7 +161,7 @@ def test_the_search_never_sees_what_is_held_out(tmp_path: Path) -> None:
     """The held-out workload does not change the trials of a search."""
     results: list[HypertuneResult] = []
     for name, cost in (
-        ("as it is", toys.smooth),
+        ("as it is", toys.simulate_smooth),
         ("other", lambda config: toys.successful_measurement(len(str(config.to_json())) / 7e4)),
     ):
         tables(tmp_path / name / "tables", WORKLOADS[:1])
@@ -251,7 +248,7 @@ def test_another_search_in_the_same_directory_is_refused(study: Study, tmp_path:
     ):
         with pytest.raises(SearchlabError, match=message):
             plan_hypertune(study, PLANTED, **change, **quick).run(tmp_path / "out")
-    tables(tmp_path / "tables", WORKLOADS[:1], toys.flaky)
+    tables(tmp_path / "tables", WORKLOADS[:1], toys.simulate_flaky)
     with pytest.raises(SearchlabError, match="with table on .* = "):
         plan_hypertune(study, PLANTED, options={"aim": [0, 1]}, **quick).run(tmp_path / "out")
 
@@ -320,7 +317,7 @@ def test_with_one_workload_no_gain_is_shown_on_others(tmp_path: Path) -> None:
 
 def test_a_task_where_nothing_can_be_gained_is_left_out(tmp_path: Path) -> None:
     tables(tmp_path / "tables", WORKLOADS[:2])
-    tables(tmp_path / "tables", WORKLOADS[2:], toys.all_equal)
+    tables(tmp_path / "tables", WORKLOADS[2:], toys.simulate_equal)
     plan = plan_hypertune(make_study(tmp_path, WORKLOADS), PLANTED, **QUICK)
     assert "gemm:16x16x16 in small is omitted" in plan.caveats[0]
     assert [problem.run.workload_name for problem in plan.problems] == WORKLOADS[:2]
@@ -330,7 +327,7 @@ def test_a_task_where_nothing_can_be_gained_is_left_out(tmp_path: Path) -> None:
 
 def test_random_search_scores_as_random_search(tmp_path: Path) -> None:
     """If an option has no effect, its score is 0 within the noise, and no options are found."""
-    tables(tmp_path / "tables", WORKLOADS[:2], toys.flaky)
+    tables(tmp_path / "tables", WORKLOADS[:2], toys.simulate_flaky)
     plan = plan_hypertune(
         make_study(tmp_path, WORKLOADS[:2]),
         PLANTED,
@@ -470,7 +467,7 @@ def test_a_wrong_argument_is_one_sentence(
 
 def test_the_command_prints_its_plan_and_results(study: Study, tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(
-        f'workloads = {json.dumps(WORKLOADS[:2])}\nspaces = ["tests.support.toys:Small"]\n'
+        f'workloads = {json.dumps(WORKLOADS[:2])}\nspaces = ["searchlab.conformance.toys:Small"]\n'
         'policies = ["random"]\ntrials = 12\n'
         'measure = { kind = "table", path = "tables" }\n'
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from searchlab.conformance import toys
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.format import Final, Finalist, Record
 from searchlab.log.read import read_log
@@ -34,7 +35,6 @@ from searchlab.run.loop import measure_finalists
 from searchlab.run.tune import tune
 from searchlab.space import Config
 from searchlab.target import Target
-from tests.support import toys
 from tests.support.logs import HEADER, write_table
 
 
@@ -113,7 +113,7 @@ def test_a_busy_machine_is_warned_of_before_it_is_measured(
     assert observe_load() == ""
     monkeypatch.setattr(host, "measure_busy_cores", lambda: 1.9)
     assert "keep about 1.9 of this machine's" in observe_load()
-    write_table(tmp_path / "table.jsonl", toys.Small(), toys.flaky)
+    write_table(tmp_path / "table.jsonl", toys.Small(), toys.simulate_flaky)
     replay = {"kind": "table", "path": str(tmp_path / "table.jsonl")}
     tune(toys.WORKLOAD, space=toys.Small(), policy="random", log=tmp_path / "a.jsonl", trials=2, measure=replay)
     measure = {"kind": "local", "repeat": 1, "min_repeat_ms": 0, "finalists": 0}
@@ -247,7 +247,7 @@ def test_a_run_measures_its_sentinel_and_its_finalists_for_real(tmp_path: Path) 
 
 
 def test_a_table_has_no_final(tmp_path: Path) -> None:
-    table = write_table(tmp_path / "t.jsonl", toys.Small(), toys.smooth)
+    table = write_table(tmp_path / "t.jsonl", toys.Small(), toys.simulate_smooth)
     result = tune(
         toys.WORKLOAD,
         space=toys.Small(),

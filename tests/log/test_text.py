@@ -8,6 +8,7 @@ from typing import NoReturn
 
 import pytest
 
+from searchlab.conformance import toys
 from searchlab.errors import InvalidConfig, SearchlabError
 from searchlab.log.read import read_log
 from searchlab.measure.local import LocalMeasurer
@@ -16,7 +17,6 @@ from searchlab.run.tune import tune
 from searchlab.space import Config, Knob, ProductSpace, Value
 from searchlab.target import Target
 from searchlab.workload import Workload
-from tests.support import toys
 from tests.support.cli import searchlab
 from tests.support.logs import write_table, write_trials
 

@@ -15,6 +15,7 @@ from searchlab.analysis import report
 from searchlab.apply import apply_best
 from searchlab.apply.best import export_library
 from searchlab.apply.verify import verify_log
+from searchlab.conformance import toys
 from searchlab.errors import SearchlabError
 from searchlab.exchange.exports import export_logs
 from searchlab.log.read import read_log
@@ -22,7 +23,6 @@ from searchlab.log.writer import check_log
 from searchlab.plugins import Plugin, import_attribute, names_from
 from searchlab.tables.costmodels import evaluate
 from searchlab.tables.info import TableInfo
-from tests.support import toys
 from tests.support.cli import searchlab_process as command
 from tests.support.logs import write_table
 
@@ -43,7 +43,7 @@ def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def log_of(path: Path, space: Plugin) -> Path:
-    write_table(path, toys.Small(), toys.smooth, counted=True)
+    write_table(path, toys.Small(), toys.simulate_smooth, counted=True)
     first, rest = path.read_bytes().split(b"\n", 1)
     header = json.loads(first) | {"space": msgspec.to_builtins(space), "policy": {"name": "evil_of_a_stranger:Run"}}
     header["cost_model"] = {"name": "evil_of_a_stranger:Run"}
@@ -139,8 +139,8 @@ def test_the_command_line_explains_how_to_trust_a_log(tmp_path: Path, mark: Path
 
 def test_a_space_that_the_user_names_is_trusted(tmp_path: Path) -> None:
     """The log of an earlier run in the same space may train the model, since the user has named that space."""
-    table = write_table(tmp_path / "table.jsonl", toys.Small(), toys.smooth)
-    space, measure = "tests.support.toys:Small", {"kind": "table", "path": str(table)}
+    table = write_table(tmp_path / "table.jsonl", toys.Small(), toys.simulate_smooth)
+    space, measure = "searchlab.conformance.toys:Small", {"kind": "table", "path": str(table)}
     searchlab.tune(
         "gemm:64x64x64",
         space=space,

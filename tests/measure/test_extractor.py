@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from searchlab.conformance import toys
 from searchlab.costmodel.features import ProgramFeatures, make_features, use_extractor
 from searchlab.errors import SearchlabWarning
 from searchlab.measure import table
@@ -19,7 +20,6 @@ from searchlab.run.tune import tune
 from searchlab.space import SPACES, Config, Space
 from searchlab.target import Target
 from searchlab.workload import parse_workload
-from tests.support import toys
 from tests.support.logs import read_deterministic_part, write_table
 from tests.support.measure.faulty import Faulty
 
@@ -93,7 +93,7 @@ def test_a_table_has_processes_for_a_large_batch_only(
     native: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     space = toys.Small(toys.WORKLOAD, native)
-    path = write_table(tmp_path / "small.jsonl", space, toys.smooth)
+    path = write_table(tmp_path / "small.jsonl", space, toys.simulate_smooth)
     configs = list(space.enumerate())[:24]
     with TableMeasurer(TableSettings(str(path))) as measurer:
         rows = measurer.extract(space, "program", configs)
@@ -113,12 +113,12 @@ def test_a_table_has_processes_for_a_large_batch_only(
 def test_a_run_is_the_same_with_processes_that_extract(
     native: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = write_table(tmp_path / "small.jsonl", toys.Small(toys.WORKLOAD, native), toys.smooth)
+    path = write_table(tmp_path / "small.jsonl", toys.Small(toys.WORKLOAD, native), toys.simulate_smooth)
 
     def run(log: Path) -> Path:
         tune(
             toys.WORKLOAD,
-            space="tests.support.toys:Small",
+            space="searchlab.conformance.toys:Small",
             policy="xgb",
             log=log,
             trials=24,

@@ -15,7 +15,6 @@ import pytest
 
 from searchlab.errors import SearchlabError
 from searchlab.measure.local import LocalMeasurer, LocalSettings
-from searchlab.measure.pool import BuildResults
 from searchlab.records import Measurement, Trial
 from searchlab.space import Config
 from searchlab.target import Target
@@ -149,9 +148,7 @@ def test_kept_code_of_programs_is_timed_later_without_a_build(
     trials = [Trial(0, Config({"fault": "none"}), right)] * 2
     space = Faulty(WORKLOAD, native)
     with LocalMeasurer(settings, native, {}, 1) as later:
-        monkeypatch.setattr(
-            later._build_pool, "build", lambda space, configs: BuildResults() if not configs else pytest.fail()
-        )
+        monkeypatch.setattr(later._build_pool, "build", lambda space, configs: pytest.fail() if configs else [])
         seconds = later.remeasure(space, trials, rounds=3)
     assert len(seconds) == 2 and all(len(values) == 3 and min(values) > 0 for values in seconds)
     (tmp_path / "file").touch()

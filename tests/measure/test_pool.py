@@ -37,13 +37,13 @@ def configs(*faults: str) -> list[Config]:
 
 def test_a_program_is_built_once_and_a_known_one_not_at_all(pool: BuildPool, space: Faulty) -> None:
     builds = pool.build(space, configs("none", "tiled", "none", "invalid", "does not compile"))
-    hashes = builds.program_hashes
-    assert hashes[0] == hashes[2] != hashes[1]
-    assert builds.programs.keys() == {hashes[0], hashes[1]}
-    assert {index: failed.failure for index, failed in builds.failures.items()} == {3: "invalid", 4: "build_error"}
-    assert builds.failures[4].program == builds.program_hashes[4] and not builds.failures[3].program
-    again = pool.build(space, configs("none", "tiled"), is_known=lambda program: program == builds.program_hashes[0])
-    assert again.programs.keys() == {builds.program_hashes[1]} and not again.failures
+    plain, tiled, repeated, invalid, broken = builds
+    assert plain.program_hash == repeated.program_hash != tiled.program_hash
+    assert tiled.built and (plain.built is None) != (repeated.built is None)
+    assert [build.failure and build.failure.failure for build in builds] == [None, None, None, "invalid", "build_error"]
+    assert not invalid.program_hash and broken.failure and broken.failure.program == broken.program_hash != ""
+    again = pool.build(space, configs("none", "tiled"), is_known=lambda program: program == plain.program_hash)
+    assert [bool(build.built) for build in again] == [False, True] and not any(build.failure for build in again)
 
 
 def test_processes_that_die_at_the_same_time_are_both_replaced(pool: BuildPool, space: Faulty) -> None:
@@ -60,9 +60,8 @@ def test_processes_that_die_at_the_same_time_are_both_replaced(pool: BuildPool, 
 
     pool.set_up_processes(pool.make_set_up_message(space), 3)
     builds = pool.build(space, configs("schedule sleeps", "schedule sleeps", "tiled"), kill)
-    assert (
-        len(killed) == 3 and not builds.failures and len(builds.programs) == 2
-    )  # each is built again in a new process
+    assert len(killed) == 3 and not any(build.failure for build in builds)  # each is built again in a new process
+    assert sum(build.built is not None for build in builds) == 2
     assert len(pool.processes) == 3 and all(process.is_alive for process in pool.processes)
     assert not set(killed) & {process.pid for process in pool.processes}
 
@@ -102,7 +101,7 @@ def test_a_failure_in_a_process_with_a_past_is_confirmed(native: Target, code: s
     pool = BuildPool(1, build_timeout=20.0, memory_limit_mb=0)
     builds = pool.build(space, [Config({"config": name}) for name in ("changing", "second", "third")])
     pool.close()
-    assert not builds.failures and len(builds.programs) == 3
+    assert all(build.built and not build.failure for build in builds)
 
 
 def test_no_process_is_left(pool: BuildPool, space: Faulty) -> None:
@@ -127,5 +126,5 @@ def test_a_program_compiled_in_a_spoilt_process_is_recompiled(
 
     monkeypatch.setattr(MeasuringWorker, "recv", spoil)
     builds = pool.build(space, configs("none", "none"))
-    hashes = builds.program_hashes
-    assert spoilt and builds.programs.keys() == {hashes[0]} == {hashes[1]} and not builds.failures
+    assert spoilt and builds[0].program_hash == builds[1].program_hash
+    assert sum(build.built is not None for build in builds) == 1 and not any(build.failure for build in builds)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from searchlab.conformance import toys
 from searchlab.errors import SearchlabError
 from searchlab.measure.settings import LocalSettings, RpcSettings, TableSettings
 from searchlab.measure.table import TableMeasurer
-from tests.support import toys
 from tests.support.logs import write_table
 
 RUN = {
@@ -59,7 +59,7 @@ def test_the_default_target_and_what_can_be_measured(tmp_path: Path) -> None:
     with pytest.raises(SearchlabError, match="'two' requires a target"):
         fleet.default_target(tmp_path)
     space = toys.Small()
-    write_table(tmp_path / "a.jsonl", space, toys.smooth)
+    write_table(tmp_path / "a.jsonl", space, toys.simulate_smooth)
     table = TableSettings("a.jsonl")
     assert table.default_target(tmp_path) == space.target.to_json()
     assert table.measurable_spaces(tmp_path) == {(str(space.workload), space.fingerprint)}

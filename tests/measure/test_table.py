@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from searchlab.conformance import toys
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.format import Record
 from searchlab.log.read import read_log
@@ -22,25 +23,24 @@ from searchlab.run.study import Study
 from searchlab.run.tune import tune
 from searchlab.space import Config, ProductSpace, Space
 from searchlab.target import Target
-from tests.support import toys
 from tests.support.logs import read_deterministic_part, write_table
 from tests.support.spaces.products import Ordered
 
 
 def test_a_table_answers_what_was_recorded(tmp_path: Path) -> None:
     space = toys.Small()
-    write_table(tmp_path / "logs" / "a.jsonl", space, toys.flaky)
+    write_table(tmp_path / "logs" / "a.jsonl", space, toys.simulate_flaky)
     configs = list(space.enumerate())[::7]
     for path in (tmp_path / "logs", tmp_path / "logs" / "a.jsonl"):
         with TableMeasurer(TableSettings(str(path))) as measurer:
-            assert list(measurer.measure(space, configs)) == [toys.flaky(config) for config in configs]
+            assert list(measurer.measure(space, configs)) == [toys.simulate_flaky(config) for config in configs]
 
 
 @pytest.mark.parametrize("statistic", ["median", "mean"])
 def test_a_parquet_table_answers_as_its_log(tmp_path: Path, statistic: Statistic) -> None:
     """A config whose knobs are in another order is the same config."""
     space = toys.Small()
-    path = write_table(tmp_path / "a.jsonl", space, toys.flaky)
+    path = write_table(tmp_path / "a.jsonl", space, toys.simulate_flaky)
     path.write_text(path.read_text().replace('"space_size":null', f'"space_size":{space.size()}', 1))
     shutil.copy(tmp_path / "a.jsonl", tmp_path / "b.jsonl")
     compress_log(tmp_path / "b.jsonl", tmp_path / "b.parquet")
@@ -57,8 +57,8 @@ def test_a_parquet_table_answers_as_its_log(tmp_path: Path, statistic: Statistic
 
 
 def test_several_tables_stand_side_by_side(tmp_path: Path) -> None:
-    write_table(tmp_path / "a.jsonl", toys.Small(), toys.smooth)
-    write_table(tmp_path / "b.jsonl", toys.Dependent(), toys.smooth)
+    write_table(tmp_path / "a.jsonl", toys.Small(), toys.simulate_smooth)
+    write_table(tmp_path / "b.jsonl", toys.Dependent(), toys.simulate_smooth)
     measurer = TableMeasurer(TableSettings(str(tmp_path)))
     for kind in (toys.Small, toys.Dependent):
         space = kind()
@@ -67,7 +67,7 @@ def test_several_tables_stand_side_by_side(tmp_path: Path) -> None:
 
 def test_logs_of_two_machines_are_not_one_table(tmp_path: Path) -> None:
     for name in ("a", "b"):
-        path = write_table(tmp_path / f"{name}.jsonl", toys.Small(), toys.smooth)
+        path = write_table(tmp_path / f"{name}.jsonl", toys.Small(), toys.simulate_smooth)
         path.write_text(path.read_text().replace('"host":{}', f'"host":{{"cpu":"CPU {name}"}}', 1))
     space = toys.Small()
     for path in sorted(tmp_path.iterdir()):
@@ -77,7 +77,7 @@ def test_logs_of_two_machines_are_not_one_table(tmp_path: Path) -> None:
 
 
 def test_other_spaces_targets_and_unmeasured_configs_are_refused(tmp_path: Path) -> None:
-    path = write_table(tmp_path / "a.jsonl", toys.Small(), toys.smooth)
+    path = write_table(tmp_path / "a.jsonl", toys.Small(), toys.simulate_smooth)
     elsewhere = toys.Small(toys.WORKLOAD, Target({"kind": "llvm", "mcpu": "haswell"}))
     for space in (toys.Dependent(), elsewhere):
         with pytest.raises(SearchlabError, match="no log in .* matches .*, this space and this target"):
@@ -90,10 +90,10 @@ def test_other_spaces_targets_and_unmeasured_configs_are_refused(tmp_path: Path)
 
 
 def test_building_is_charged_on_the_workers_it_was_recorded_on(tmp_path: Path) -> None:
-    first = write_table(tmp_path / "a.jsonl", toys.Small(), toys.smooth)
+    first = write_table(tmp_path / "a.jsonl", toys.Small(), toys.simulate_smooth)
     first.write_text(first.read_text().replace('"workers":1', '"workers":3', 1))
     assert TableMeasurer(TableSettings(str(first))).workers == 3
-    write_table(tmp_path / "b.jsonl", toys.Dependent(), toys.smooth)
+    write_table(tmp_path / "b.jsonl", toys.Dependent(), toys.simulate_smooth)
     with pytest.raises(SearchlabError, match="recorded with 1 and 3 build workers"):
         TableMeasurer(TableSettings(str(tmp_path)))
 
@@ -110,19 +110,19 @@ def test_no_log_is_one_sentence(tmp_path: Path) -> None:
 
 def test_a_compressed_table_is_the_table(tmp_path: Path) -> None:
     space = toys.Small()
-    plain = write_table(tmp_path / "logs" / "a.jsonl", space, toys.flaky)
+    plain = write_table(tmp_path / "logs" / "a.jsonl", space, toys.simulate_flaky)
     packed = tmp_path / "logs" / "a.jsonl.gz"
     packed.write_bytes(gzip.compress(plain.read_bytes()))
     plain.unlink()
     configs = list(space.enumerate())
     for path in (packed, packed.parent):
         assert list(TableMeasurer(TableSettings(str(path))).measure(space, configs)) == [
-            toys.flaky(config) for config in configs
+            toys.simulate_flaky(config) for config in configs
         ]
 
 
 def test_compressed_logs_are_read_only_and_broken_ones_refused(tmp_path: Path) -> None:
-    plain = write_table(tmp_path / "a.jsonl", toys.Small(), toys.smooth)
+    plain = write_table(tmp_path / "a.jsonl", toys.Small(), toys.simulate_smooth)
     packed = tmp_path / "a.jsonl.gz"
     content = gzip.compress(plain.read_bytes())
     packed.write_bytes(content)
@@ -197,7 +197,7 @@ def test_orders_of_loops_are_the_same_or_not() -> None:
 
 def write_half_table(path: Path) -> Path:
     """Write a table with half of the configs of toys.Small."""
-    lines = write_table(path, toys.Small(), toys.flaky).read_text().splitlines(keepends=True)
+    lines = write_table(path, toys.Small(), toys.simulate_flaky).read_text().splitlines(keepends=True)
     half = [line.replace(f'"index":{2 * i}', f'"index":{i}', 1) for i, line in enumerate(lines[1::2])]
     path.write_text("".join([lines[0], *half]))
     return path
@@ -244,7 +244,7 @@ def test_a_log_says_nearest_only_where_it_is(tmp_path: Path) -> None:
 
 
 def noisy(config: Config) -> Measurement:
-    seconds = toys.smooth(config).seconds
+    seconds = toys.simulate_smooth(config).seconds
     return Measurement(tuple(second * factor for second, factor in zip(seconds, (1.0, 1.1, 1.3), strict=False)))
 
 
@@ -305,7 +305,7 @@ def test_a_config_faster_than_the_best_is_sampled_once_more(tmp_path: Path) -> N
 def study(table: str, **more: object) -> Study:
     data = {
         "workloads": ["gemm:64x64x64"],
-        "spaces": ["tests.support.toys:Small"],
+        "spaces": ["searchlab.conformance.toys:Small"],
         "policies": ["random"],
         "trials": 5,
         "measure": {"kind": "table", "path": table},
@@ -315,12 +315,12 @@ def study(table: str, **more: object) -> Study:
 
 def test_the_default_target_is_that_of_the_table(tmp_path: Path) -> None:
     foreign = Target({"kind": "llvm", "mcpu": "haswell", "num-cores": 3})
-    table = write_table(tmp_path / "a.jsonl", toys.Small(toys.WORKLOAD, foreign), toys.smooth)
+    table = write_table(tmp_path / "a.jsonl", toys.Small(toys.WORKLOAD, foreign), toys.simulate_smooth)
     result = study(str(table)).run(tmp_path / "out")[0]
     assert result.space.target == foreign and len(result.trials) == 5
     tuned = tune(
         "gemm:64x64x64",
-        space="tests.support.toys:Small",
+        space="searchlab.conformance.toys:Small",
         policy="random",
         log=tmp_path / "b.jsonl",
         trials=5,
@@ -333,7 +333,7 @@ def test_the_default_target_is_that_of_the_table(tmp_path: Path) -> None:
 
 def test_a_study_covers_the_workloads_and_spaces_of_its_tables(tmp_path: Path) -> None:
     for kind in (toys.Small, toys.Dependent):
-        write_table(tmp_path / f"{kind.__name__}.jsonl", kind(), toys.smooth)
+        write_table(tmp_path / f"{kind.__name__}.jsonl", kind(), toys.simulate_smooth)
     spaces = [f"searchlab.conformance.toys:{name}" for name in ("Small", "Dependent", "SingleChoice")]
     cells, left_out = study(str(tmp_path), spaces=spaces).plan()
     assert [item.space_choice.plugin.name for item in cells] == spaces[:2]
@@ -343,7 +343,7 @@ def test_a_study_covers_the_workloads_and_spaces_of_its_tables(tmp_path: Path) -
 def test_tables_of_several_targets_need_a_target(tmp_path: Path) -> None:
     for mcpu in ("haswell", "znver4"):
         target = Target({"kind": "llvm", "mcpu": mcpu})
-        write_table(tmp_path / "tables" / f"{mcpu}.jsonl", toys.Small(toys.WORKLOAD, target), toys.smooth)
+        write_table(tmp_path / "tables" / f"{mcpu}.jsonl", toys.Small(toys.WORKLOAD, target), toys.simulate_smooth)
     tables = str(tmp_path / "tables")
     with pytest.raises(SearchlabError, match="different targets"):
         study(tables).plan()
@@ -353,8 +353,8 @@ def test_tables_of_several_targets_need_a_target(tmp_path: Path) -> None:
 
 def test_every_log_over_a_complete_table_records_its_optimum(tmp_path: Path) -> None:
     space = toys.Small()
-    write_table(tmp_path / "whole.jsonl", space, toys.flaky, counted=True)
-    best = min(toys.flaky(config).cost for config in space.enumerate())
+    write_table(tmp_path / "whole.jsonl", space, toys.simulate_flaky, counted=True)
+    best = min(toys.simulate_flaky(config).cost for config in space.enumerate())
 
     def run(table: Path) -> float | None:
         result = tune(
@@ -371,8 +371,8 @@ def test_every_log_over_a_complete_table_records_its_optimum(tmp_path: Path) -> 
     lines = (tmp_path / "whole.jsonl").read_text().splitlines(keepends=True)
     (tmp_path / "part.jsonl").write_text("".join(lines[:-1]))
     assert run(tmp_path / "part.jsonl") is None, "a config is missing"
-    assert run(write_table(tmp_path / "uncounted.jsonl", space, toys.flaky)) is None
-    assert run(write_table(tmp_path / "failed.jsonl", space, toys.all_invalid, counted=True)) is None
+    assert run(write_table(tmp_path / "uncounted.jsonl", space, toys.simulate_flaky)) is None
+    assert run(write_table(tmp_path / "failed.jsonl", space, toys.simulate_invalid, counted=True)) is None
 
 
 @pytest.mark.parametrize("space", [toys.Dependent(), toys.Small()])
@@ -389,7 +389,7 @@ def test_the_weights_of_configs_are_how_often_samples_give_them(space: Space) ->
 def test_a_complete_table_says_what_random_search_finds(tmp_path: Path) -> None:
     """The mean over runs of random search in a space whose knobs depend on each other."""
     space = toys.Dependent()
-    path = write_table(tmp_path / "table.jsonl", space, toys.smooth, counted=True)
+    path = write_table(tmp_path / "table.jsonl", space, toys.simulate_smooth, counted=True)
     run = tune(
         space.workload,
         space=space,
@@ -401,9 +401,9 @@ def test_a_complete_table_says_what_random_search_finds(tmp_path: Path) -> None:
     random_search = run.log.header.random
     assert random_search is not None and len(random_search.expected) == 12
     samples = [space.sample_new(np.random.default_rng(seed), 12, ()) for seed in range(400)]
-    costs = np.array([[toys.smooth(config).cost for config in configs] for configs in samples])
+    costs = np.array([[toys.simulate_smooth(config).cost for config in configs] for configs in samples])
     lowest = np.log(np.minimum.accumulate(costs, axis=1))
     error = lowest.std(axis=0) / np.sqrt(len(lowest))
     assert (np.abs(lowest.mean(axis=0) - random_search.expected) <= 4 * error + 1e-9).all()
-    write_table(tmp_path / "part.jsonl", space, toys.smooth)
+    write_table(tmp_path / "part.jsonl", space, toys.simulate_smooth)
     assert TableMeasurer(TableSettings(str(tmp_path / "part.jsonl"))).all_costs(space) is None

@@ -9,7 +9,7 @@ from tvm import relax
 from tvm.relax.frontend import nn
 
 from searchlab.errors import SearchlabError
-from searchlab.model.compiled import compare_models
+from searchlab.model.compiled import compare_and_export
 from searchlab.target import Target
 from tests.support.cli import run_python
 from tests.support.limits import file_size_limit
@@ -25,7 +25,7 @@ def export_error(native: Target, library: Path) -> str:
     model, _ = Layer().export_tvm({"forward": {"x": nn.spec.Tensor((4, 4), "float32")}})
     module = relax.transform.LegalizeOps()(model)
     with pytest.raises(SearchlabError, match=r"cannot write .*model\.so: ") as refused:
-        compare_models(module, module, native, library, 0)
+        compare_and_export(module, module, native, library, 0)
     return str(refused.value)
 
 

@@ -63,17 +63,16 @@ def test_a_scheduler_that_misbehaves_in_tell_is_named(how: str, message: str) ->
     scheduler = Bad([ScheduledTask("a"), ScheduledTask("b")], seed=0)
     scheduler.how = how
     with pytest.raises(SearchlabError, match=f"Bad' {message}|Bad' broke.*{message}"):
-        tell_scheduler(scheduler, [[], []], 0, [1e-3, 2e-3])
+        tell_scheduler(scheduler, 0, [1e-3, 2e-3])
 
 
 @pytest.mark.parametrize("how", ["", "empties the costs"])
 def test_sound_rounds_are_told(how: str) -> None:
     scheduler = Bad([ScheduledTask("a"), ScheduledTask("b")], seed=0)
     scheduler.how = how
-    histories: list[list[float]] = [[], []]
     costs = [1e-3, 2e-3]
-    tell_scheduler(scheduler, histories, 1, costs)
-    assert costs == [1e-3, 2e-3] and histories == scheduler.histories == [[], [1e-3]]
+    tell_scheduler(scheduler, 1, costs)
+    assert costs == [1e-3, 2e-3] and scheduler.histories == [[], [1e-3]]
 
 
 @pytest.mark.parametrize("task", [True, 1.0, 7, -1, "0", None, np.int64(5), np.True_])
@@ -84,3 +83,18 @@ def test_a_choice_that_is_no_open_task_is_refused(task: object) -> None:
         choose_task(scheduler, [0, 1])
     scheduler.ask = lambda _: np.int32(1)  # type: ignore[assignment, method-assign, return-value]
     assert choose_task(scheduler, [0, 1]) == 1
+
+
+class Meddling(Bad):
+    """A scheduler that forgets the costs of a task when it chooses it."""
+
+    def choose(self, open_tasks: Sequence[int]) -> int:
+        self.histories[open_tasks[0]].clear()
+        return open_tasks[0]
+
+
+def test_a_scheduler_that_changes_its_histories_is_named() -> None:
+    scheduler = Meddling([ScheduledTask("a")], seed=0)
+    scheduler.tell(0, [1e-3])
+    with pytest.raises(SearchlabError, match="Meddling' broke its contract: choose changed its histories"):
+        choose_task(scheduler, [0])

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from searchlab.errors import SearchlabError
-from searchlab.model.tasks import load_model, tasks_of
+from searchlab.model.load import load_model
+from searchlab.model.tasks import tasks_of
 
 CONV = "conv2d:1x8x8x4x3x3x3:p1:bias:relu"
 

@@ -86,7 +86,7 @@ def test_a_log_contains_the_operations(tasks: dict[str, Task], tmp_path: Path, n
     assert len((tmp_path / "db" / "database_workload.json").read_text().splitlines()) == 1  # no form without GELU
     untuned = lower(models.layers())
     tuned = searchlab.apply_history_best(untuned, log)
-    arrays = random_inputs(inputs_of(untuned["forward"]), np.random.default_rng(0))
+    arrays = random_inputs(inputs_of(untuned), np.random.default_rng(0))
     inputs = [tvm.runtime.tensor(array) for array in arrays]
     before, after = (
         relax.VirtualMachine(tvm.compile(module, native.tvm), tvm.cpu())["forward"](*inputs)[0].numpy()

@@ -10,7 +10,7 @@ import pytest
 
 from searchlab.errors import SearchlabError
 from searchlab.model import SCHEDULERS, ScheduledTask, Scheduler
-from searchlab.model.scheduler import choose_task, make_scheduler
+from searchlab.model.scheduler import choose_task
 from searchlab.model.schedulers import UCB, Ansor, Gradient, RoundRobin
 from searchlab.plugins import Plugin
 
@@ -99,7 +99,7 @@ def test_ucb_leaves_a_task_that_gains_nothing_for_one_that_does() -> None:
 
 @pytest.mark.parametrize("name", SCHEDULERS.entry_points_by_name())
 def test_a_task_without_a_program_does_not_hold_up_the_others(name: str) -> None:
-    scheduler = make_scheduler(Plugin(name), TASKS, 0)
+    scheduler = SCHEDULERS.make(Plugin(name), TASKS, seed=0)
     for number in range(12):
         task = choose_task(scheduler, [0, 1, 2])
         scheduler.tell(task, [math.inf] if task == 1 else [1.0 / (1 + number)])

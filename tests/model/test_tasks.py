@@ -10,8 +10,9 @@ from tvm_ffi import structural_equal
 
 import searchlab
 from searchlab.errors import SearchlabError
+from searchlab.model.load import load_model
 from searchlab.model.recognise import recognise
-from searchlab.model.tasks import load_model, lower, tasks_of
+from searchlab.model.tasks import lower, tasks_of
 from searchlab.target import resolve_target
 from searchlab.workload import parse_workload
 from tests.model import models

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from searchlab.conformance import toys
 from searchlab.costmodel import BoundCostModel
 from searchlab.costmodel.contract import COST_MODELS
 from searchlab.costmodel.features import KnobFeatures
@@ -18,14 +19,13 @@ from searchlab_costmodels.xgboost import XGBoost
 from searchlab_policies.acquisition import KAPPA, Acquisition, AcquisitionName, expected_improvement
 from searchlab_policies.evolutionary_model import EvolutionaryModel
 from searchlab_policies.xgb import Xgb
-from tests.support import toys
 
 SPACE = toys.Large()
 UNCERTAIN = [name for name in COST_MODELS.entry_points_by_name() if COST_MODELS.load(name).uncertainty]
 
 
 def trials(n: int = 40) -> list[Trial]:
-    return toys.trials_of(SPACE.sample_new(np.random.default_rng(0), n, ()), toys.smooth)
+    return toys.trials_of(SPACE.sample_new(np.random.default_rng(0), n, ()), toys.simulate_smooth)
 
 
 def sample_configs(n: int = 60) -> list[Config]:
@@ -103,7 +103,9 @@ def test_searches_maximise_the_acquisition_function(cls: Any, acquisition: Acqui
     def run(acquisition: AcquisitionName) -> list[Trial]:
         model = BoundCostModel(RandomForest(seed=0, trees=20), KnobFeatures(SPACE))
         small = {"chains": 16, "steps": 10} if cls is Xgb else {"population": 64}
-        return toys.run(cls(SPACE, seed=0, cost_model=model, acquisition=acquisition, **small), toys.smooth, 56)
+        return toys.run_policy(
+            cls(SPACE, seed=0, cost_model=model, acquisition=acquisition, **small), toys.simulate_smooth, 56
+        )
 
     first = run(acquisition)
     assert first == run(acquisition)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from searchlab.conformance import toys
 from searchlab.errors import SearchlabError
 from searchlab.policy import private_rng
 from searchlab.records import Trial
@@ -15,7 +16,6 @@ from searchlab.space import Config
 from searchlab_policies import annealing
 from searchlab_policies.annealing import Annealing, compute_acceptance_probability
 from searchlab_policies.random import Random
-from tests.support import toys
 
 
 def configs(n: int) -> list[Config]:
@@ -96,16 +96,21 @@ def test_proposals_are_a_knob_away_from_their_chain() -> None:
 
 
 def test_beats_random_search() -> None:
-    best = [min(t.cost for t in toys.run(Annealing(toys.Large(), seed=s), toys.smooth, 96)) for s in range(12)]
-    chance = [min(t.cost for t in toys.run(Random(toys.Large(), seed=s), toys.smooth, 96)) for s in range(12)]
+    best = [
+        min(t.cost for t in toys.run_policy(Annealing(toys.Large(), seed=s), toys.simulate_smooth, 96))
+        for s in range(12)
+    ]
+    chance = [
+        min(t.cost for t in toys.run_policy(Random(toys.Large(), seed=s), toys.simulate_smooth, 96)) for s in range(12)
+    ]
     assert np.median(best) < 0.85 * np.median(chance)
 
 
 def test_trials_of_another_space_are_passed_over() -> None:
     policy = Annealing(toys.Large(), seed=0)
-    policy.tell(toys.run(Random(toys.Small(), seed=1), toys.flaky, 16))
+    policy.tell(toys.run_policy(Random(toys.Small(), seed=1), toys.simulate_flaky, 16))
     assert policy.best is None and all(chain.trial is None for chain in policy.chains)
-    assert len(toys.run(policy, toys.flaky, 24)) == 24
+    assert len(toys.run_policy(policy, toys.simulate_flaky, 24)) == 24
 
 
 @pytest.mark.parametrize(

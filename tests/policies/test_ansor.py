@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from searchlab.conformance import toys
 from searchlab.costmodel import BoundCostModel
 from searchlab.costmodel.features import KnobFeatures, PerStoreFeatures
 from searchlab.errors import SearchlabError
@@ -19,7 +20,6 @@ from searchlab_costmodels.xgboost import XGBoost
 from searchlab_policies.ansor import MUTATION_WEIGHTS, Ansor
 from searchlab_policies.random import Random
 from searchlab_spaces.sketch import Sketch
-from tests.support import toys
 from tests.support.oracle import ByCost, Oracle
 
 
@@ -35,7 +35,7 @@ def make_trained_policy(**options: Any) -> tuple[Ansor, ByCost]:
     features = ByCost(space)
     bound = BoundCostModel(Oracle(seed=0), features)
     policy = Ansor(space, seed=0, cost_model=bound, **{"population": 128, "n_startup": 32} | options)
-    policy.tell(toys.run(Random(space, seed=2), toys.smooth, 32))
+    policy.tell(toys.run_policy(Random(space, seed=2), toys.simulate_smooth, 32))
     features.requested = []
     return policy, features
 
@@ -62,12 +62,14 @@ def test_the_model_is_asked_only_after_its_warm_up() -> None:
 def test_a_batch_has_a_twentieth_from_the_first_generation() -> None:
     policy, features = make_trained_policy()
     batch = policy.ask(64)
-    costs = [toys.smooth(config).cost for config in batch]
+    costs = [toys.simulate_smooth(config).cost for config in batch]
     assert len(set(batch)) == 64 and not set(batch) & {trial.config for trial in policy.trials}
     assert costs[:61] == sorted(costs[:61]), "best first"
     assert set(batch[61:]) <= set(features.requested[: 128 + 25]), "3 of 64, 0.05 of it rounded down"
     assert max(costs[61:]) > costs[60]
-    unmet = [cost for cost in (toys.smooth(config).cost for config in set(features.requested) - set(policy.seen))]
+    unmet = [
+        cost for cost in (toys.simulate_smooth(config).cost for config in set(features.requested) - set(policy.seen))
+    ]
     assert sum(cost < costs[60] for cost in unmet) == 0, "no config met is better than those taken"
 
 
@@ -83,7 +85,7 @@ def test_generations_find_what_a_true_model_knows() -> None:
     costs = {}
     for generations in (0, 12):
         policy, features = make_trained_policy(generations=generations)
-        costs[generations] = toys.smooth(policy.ask(8)[0]).cost
+        costs[generations] = toys.simulate_smooth(policy.ask(8)[0]).cost
         assert len(features.requested) == len(set(features.requested)), "predicted one twice"
     assert costs[12] < 0.8 * costs[0]
 
@@ -111,7 +113,7 @@ def test_children_are_copies_or_have_one_knob_changed() -> None:
 
 def test_beats_random_search() -> None:
     def best_of(policy: Any) -> float:
-        return min(trial.cost for trial in toys.run(policy, toys.smooth, 96, batch=16))
+        return min(trial.cost for trial in toys.run_policy(policy, toys.simulate_smooth, 96, batch=16))
 
     best = [best_of(ansor(seed, population=128, n_startup=32)) for seed in range(4)]
     by_chance = [best_of(Random(toys.Large(), seed=seed)) for seed in range(4)]
@@ -122,7 +124,7 @@ def test_it_goes_round_with_its_own_cost_model_on_sketches(native: Target) -> No
     space = Sketch(gemm(32, 32, 32), native)
     bound = BoundCostModel(PackSum(seed=0, rounds=20), PerStoreFeatures(space))
     policy = Ansor(space, seed=0, cost_model=bound, population=16, generations=1, n_startup=8)
-    trials = toys.run(policy, toys.smooth, 16)
+    trials = toys.run_policy(policy, toys.simulate_smooth, 16)
     assert len({trial.config for trial in trials}) == 16 and bound.fitted
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import searchlab_policies.autotvm.xgb as xgb
+from searchlab.conformance import toys
 from searchlab.costmodel import BoundCostModel
 from searchlab.costmodel.features import make_features
 from searchlab.errors import SearchlabError
@@ -18,7 +19,6 @@ from searchlab_costmodels.autotvm import AutoTVM, compute_average_recall
 from searchlab_policies.autotvm.annealer import redraw_until_changed
 from searchlab_policies.autotvm.index import AutoTVMRandom
 from searchlab_policies.xgb import select_diverse
-from tests.support import toys
 from tests.support.autotvm import read_recording, repeat_run, search_table, table
 
 

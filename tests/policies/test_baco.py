@@ -12,6 +12,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Matern, WhiteKernel
 
 from searchlab.arrays import Floats
+from searchlab.conformance import toys
 from searchlab.records import Measurement
 from searchlab.space import Config, Knob, ProductSpace
 from searchlab_policies.acquisition import expected_improvement
@@ -27,7 +28,6 @@ from searchlab_policies.gaussian_process import (
 )
 from searchlab_policies.model_guided import SuccessClassifier
 from searchlab_policies.random import Random
-from tests.support import toys
 
 KNOBS = np.arange(3)
 
@@ -133,23 +133,28 @@ def test_a_knob_that_one_config_lacks_is_far_away() -> None:
 
 
 def test_it_beats_random_search() -> None:
-    bests = [min(t.cost for t in toys.run(Baco(toys.Large(), seed=s, points=300), toys.smooth, 48)) for s in range(2)]
-    chance = [min(t.cost for t in toys.run(Random(toys.Large(), seed=s), toys.smooth, 48)) for s in range(2)]
+    bests = [
+        min(t.cost for t in toys.run_policy(Baco(toys.Large(), seed=s, points=300), toys.simulate_smooth, 48))
+        for s in range(2)
+    ]
+    chance = [
+        min(t.cost for t in toys.run_policy(Random(toys.Large(), seed=s), toys.simulate_smooth, 48)) for s in range(2)
+    ]
     assert np.mean(bests) < 0.8 * np.mean(chance)
 
 
 def test_it_learns_which_configs_fail() -> None:
     def cost(config: Config) -> Measurement:
-        return toys.smooth(config) if config["pack"] else toys.failed_measurement("build_error", "made up")
+        return toys.simulate_smooth(config) if config["pack"] else toys.failed_measurement("build_error", "made up")
 
-    trials = toys.run(Baco(toys.Large(), seed=0, points=200), cost, 64)
+    trials = toys.run_policy(Baco(toys.Large(), seed=0, points=200), cost, 64)
     failures = [math.isinf(trial.cost) for trial in trials]
     assert np.mean(failures[16:]) < 0.5 * np.mean(failures[:16])
 
 
 def test_an_acquisition_below_the_threshold_is_worth_nothing() -> None:
     space = toys.Large()
-    trials = toys.trials_of(space.sample_new(np.random.default_rng(0), 60, ()), toys.flaky)
+    trials = toys.trials_of(space.sample_new(np.random.default_rng(0), 60, ()), toys.simulate_flaky)
     works = SuccessClassifier(space, 0)
     works.fit(trials)
     acquisition = FeasibleImprovement([t for t in trials if math.isfinite(t.cost)], Encoding(space), works)
@@ -168,7 +173,7 @@ def test_the_probability_of_success_is_scikit_learns() -> None:
     """It is computed tree by tree, without scikit-learn's checks."""
     space, rng = toys.Dependent(), np.random.default_rng(0)
     works = SuccessClassifier(space, 0)
-    works.fit(toys.trials_of(space.sample_new(rng, 80, ()), toys.flaky))
+    works.fit(toys.trials_of(space.sample_new(rng, 80, ()), toys.simulate_flaky))
     configs = [space.sample(rng) for _ in range(100)]
     assert works._trees is not None
     expected = works._trees.predict_proba(np.array([space.features(config) for config in configs]))[:, 1]
@@ -178,12 +183,12 @@ def test_the_probability_of_success_is_scikit_learns() -> None:
 def test_predictions_are_limited() -> None:
     policy = Baco(toys.Large(), seed=0, predictions=100)
     assert policy.effective == {"points": 50}
-    toys.run(policy, toys.smooth, 24)
+    toys.run_policy(policy, toys.simulate_smooth, 24)
     assert len(policy.ask(8)) == 8
 
 
 def test_many_trials_are_thinned_to_the_fastest_and_the_latest() -> None:
-    trials = toys.trials_of(toys.Large().sample_new(np.random.default_rng(0), 40, ()), toys.smooth)
+    trials = toys.trials_of(toys.Large().sample_new(np.random.default_rng(0), 40, ()), toys.simulate_smooth)
     ranked = sorted((t for t in trials if math.isfinite(t.cost)), key=lambda t: t.cost)
     selected = select_trials_to_model(ranked, 10)
     assert selected[:5] == ranked[:5]

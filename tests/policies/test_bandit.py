@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from searchlab.conformance import toys
 from searchlab.costmodel.features import ProgramFeatures
 from searchlab.errors import SearchlabError
 from searchlab.policy import NeverTwice
@@ -21,7 +22,6 @@ from searchlab_policies.droplet import Droplet
 from searchlab_policies.evolutionary import Evolutionary
 from searchlab_policies.random import Random
 from searchlab_policies.xgb import Xgb
-from tests.support import toys
 
 HERE = "tests.policies.test_bandit"
 
@@ -104,7 +104,7 @@ def test_only_the_window_counts() -> None:
 
 def test_only_a_new_best_counts_for_the_arm_that_proposed_it() -> None:
     policy = bandit(f"{HERE}:Packed", f"{HERE}:Unpacked")
-    trials = toys.run(policy, packed_improves, 40)
+    trials = toys.run_policy(policy, packed_improves, 40)
     best, expected = np.inf, []
     for trial in trials:
         expected.append((0 if trial.config["pack"] else 1, trial.cost < best))
@@ -118,7 +118,7 @@ def test_trials_of_another_log_are_no_arms_but_set_the_best() -> None:
         toys.trials_of([next(iter(toys.Small().enumerate()))], lambda config: toys.successful_measurement(1e-9))
     )
     assert not policy.history
-    toys.run(policy, packed_improves, 16)
+    toys.run_policy(policy, packed_improves, 16)
     assert len(policy.history) == 16
     assert not any(improved for _, improved in policy.history)
 
@@ -127,7 +127,7 @@ def test_trials_of_another_log_are_no_arms_but_set_the_best() -> None:
 
 
 def test_the_arm_that_finds_improvements_is_chosen() -> None:
-    trials = toys.run(bandit(f"{HERE}:Unpacked", f"{HERE}:Packed"), packed_improves, 48)
+    trials = toys.run_policy(bandit(f"{HERE}:Unpacked", f"{HERE}:Packed"), packed_improves, 48)
     assert shares(trials[:8]) == 0.5
     assert shares(trials[16:]) > 0.8
 
@@ -140,13 +140,13 @@ def test_the_choice_follows_a_change() -> None:
             return toys.successful_measurement(1e-3 / min(1 + index_of(config), 80))
         return toys.successful_measurement(1e-5 / (1 + index_of(config)) if index_of(config) >= 4 else 1.0)
 
-    trials = toys.run(bandit(f"{HERE}:Unpacked", f"{HERE}:Packed", exploration=0.2, window=24), cost, 80)
+    trials = toys.run_policy(bandit(f"{HERE}:Unpacked", f"{HERE}:Packed", exploration=0.2, window=24), cost, 80)
     assert shares(trials[-16:]) < 0.5
 
 
 def test_exploration_shares_trials_out() -> None:
     few, many = (
-        shares(toys.run(bandit(f"{HERE}:Unpacked", f"{HERE}:Packed", exploration=c), packed_improves, 48))
+        shares(toys.run_policy(bandit(f"{HERE}:Unpacked", f"{HERE}:Packed", exploration=c), packed_improves, 48))
         for c in (0.0, 10.0)
     )
     assert few > many
@@ -165,7 +165,7 @@ def test_a_batch_is_shared_out_while_nothing_is_known() -> None:
 
 def test_every_arm_is_told_every_trial() -> None:
     policy = bandit("random", "evolutionary", {"name": "xgb", "options": {"chains": 8, "steps": 4}})
-    trials = toys.run(policy, toys.flaky, 40)
+    trials = toys.run_policy(policy, toys.simulate_flaky, 40)
     for arm in policy.arms:
         assert isinstance(arm, NeverTwice)
         assert arm.trials == trials
@@ -173,7 +173,7 @@ def test_every_arm_is_told_every_trial() -> None:
 
 def test_a_config_of_two_arms_counts_for_the_first() -> None:
     policy = bandit("grid", "grid")
-    trials = toys.run(policy, toys.flaky, 1000)
+    trials = toys.run_policy(policy, toys.simulate_flaky, 1000)
     assert len({trial.config for trial in trials}) == len(trials) == 120
     assert len(policy.history) == 120, "one was proposed by no arm"
 
@@ -188,7 +188,7 @@ def test_where_an_arm_has_no_more_the_others_go_on() -> None:
 
     policy = bandit("random", "random")
     policy.arms[0] = Exhausted(policy.space, seed=0)
-    assert len(toys.run(policy, toys.smooth, 40)) == 40
+    assert len(toys.run_policy(policy, toys.simulate_smooth, 40)) == 40
     assert {arm for arm, _ in policy.history} == {1}
 
 
@@ -236,7 +236,7 @@ def test_bad_options_are_named(option: str, value: Any) -> None:
 
 def test_every_arm_starts_from_the_trials_of_other_runs() -> None:
     """The droplet begins at the fastest of them, as it does alone."""
-    earlier_trials = toys.run(Random(toys.Large(), seed=1), toys.smooth, 24)
+    earlier_trials = toys.run_policy(Random(toys.Large(), seed=1), toys.simulate_smooth, 24)
     bandit = Bandit(toys.Large(), seed=0, arms=["droplet"])
     bandit.warm_start(earlier_trials)
     droplet = Droplet(toys.Large(), seed=0)

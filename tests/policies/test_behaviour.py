@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from searchlab.conformance import toys
 from searchlab.costmodel import BoundCostModel, CostModel
 from searchlab.costmodel.features import Features, KnobFeatures, ProgramFeatures
 from searchlab.errors import SearchlabError
@@ -21,7 +22,6 @@ from searchlab_policies.evolutionary import Evolutionary
 from searchlab_policies.optuna.tpe import Tpe
 from searchlab_policies.random import Random
 from searchlab_policies.xgb import Xgb, select_diverse
-from tests.support import toys
 
 Make = Callable[[Space, int], Policy]
 
@@ -40,12 +40,15 @@ def evolutionary(space: Space, seed: int) -> Evolutionary:
 
 @cache
 def best_of_random(seed: int) -> float:
-    return min(trial.cost for trial in toys.run(Random(toys.Large(), seed=seed), toys.smooth, 96))
+    return min(trial.cost for trial in toys.run_policy(Random(toys.Large(), seed=seed), toys.simulate_smooth, 96))
 
 
 @pytest.mark.parametrize(("learner", "seeds"), [(evolutionary, 12), (tpe, 6), (xgb, 3)])
 def test_beats_random_search(learner: Make, seeds: int) -> None:
-    best = [min(t.cost for t in toys.run(learner(toys.Large(), seed), toys.smooth, 96)) for seed in range(seeds)]
+    best = [
+        min(t.cost for t in toys.run_policy(learner(toys.Large(), seed), toys.simulate_smooth, 96))
+        for seed in range(seeds)
+    ]
     by_chance = [best_of_random(seed) for seed in range(seeds)]
     assert np.median(best) < 0.85 * np.median(by_chance)
     assert np.mean(np.array(best) < by_chance) > 0.7
@@ -56,9 +59,9 @@ def test_learns_which_configs_fail(learner: Make) -> None:
     """Half of the space fails because of one knob: after 16 trials, far fewer proposals fail."""
 
     def cost(config: Config) -> Measurement:
-        return toys.smooth(config) if config["pack"] else toys.failed_measurement("build_error", "made up")
+        return toys.simulate_smooth(config) if config["pack"] else toys.failed_measurement("build_error", "made up")
 
-    runs = [toys.run(learner(toys.Large(), seed), cost, 48) for seed in (1, 2, 3)]
+    runs = [toys.run_policy(learner(toys.Large(), seed), cost, 48) for seed in (1, 2, 3)]
     failed = np.array([[np.isinf(trial.cost) for trial in trials] for trials in runs])
     assert failed[:, :16].mean() > 0.3
     assert failed[:, 16:].mean() < 0.2
@@ -67,10 +70,10 @@ def test_learns_which_configs_fail(learner: Make) -> None:
 @pytest.mark.parametrize("learner", [evolutionary, tpe, xgb])
 def test_warm_start_is_learnt_from(learner: Make) -> None:
     """The first batch after 64 random trials is better than they were."""
-    earlier_trials = toys.run(Random(toys.Large(), seed=4), toys.smooth, 64)
+    earlier_trials = toys.run_policy(Random(toys.Large(), seed=4), toys.simulate_smooth, 64)
     policy = learner(toys.Large(), 0)
     policy.tell(earlier_trials)
-    first = toys.trials_of(policy.ask(16), toys.smooth)
+    first = toys.trials_of(policy.ask(16), toys.simulate_smooth)
     assert np.median([trial.cost for trial in first]) < np.median([trial.cost for trial in earlier_trials])
 
 
@@ -87,8 +90,8 @@ def test_trials_of_another_log_become_elites() -> None:
         }
     )
     policy = Evolutionary(space, seed=0, population=8)
-    policy.tell(toys.trials_of([best], toys.smooth))
-    policy.tell(toys.run(Random(space, seed=0), toys.smooth, 23))
+    policy.tell(toys.trials_of([best], toys.simulate_smooth))
+    policy.tell(toys.run_policy(Random(space, seed=0), toys.simulate_smooth, 23))
     assert best in [trial.config for trial in policy.select_parents()]
 
 
@@ -96,7 +99,7 @@ def test_evolution_goes_on_where_every_parent_is_the_same_config() -> None:
     space = toys.Small()
     policy = Evolutionary(space, seed=0, population=2, elites=1)
     config = space.config_at(7)
-    policy.tell(toys.trials_of([config, config], toys.smooth))
+    policy.tell(toys.trials_of([config, config], toys.simulate_smooth))
     assert len(policy.ask(4)) == 4
 
 
@@ -116,14 +119,14 @@ class Oracle(CostModel):
 class ByCost(Features):
     def __call__(self, configs: Any) -> Any:
         self.requested = [*getattr(self, "requested", []), *configs]
-        return np.array([[np.log(min(toys.smooth(config).cost, 1.0))] for config in configs])
+        return np.array([[np.log(min(toys.simulate_smooth(config).cost, 1.0))] for config in configs])
 
 
 def make_trained_xgb(**options: Any) -> tuple[Xgb, ByCost]:
     space = toys.Large()
     features = ByCost(space)
     policy = Xgb(space, seed=0, cost_model=BoundCostModel(Oracle(seed=0), features), **options)
-    policy.tell(toys.run(Random(space, seed=2), toys.smooth, 32))
+    policy.tell(toys.run_policy(Random(space, seed=2), toys.simulate_smooth, 32))
     features.requested = []
     return policy, features
 
@@ -131,7 +134,7 @@ def make_trained_xgb(**options: Any) -> tuple[Xgb, ByCost]:
 def test_annealing_finds_what_a_true_model_knows() -> None:
     policy, _ = make_trained_xgb()
     best = min(trial.cost for trial in policy.trials)
-    costs = [toys.smooth(config).cost for config in policy.anneal(8, np.random.default_rng(0))[0]]
+    costs = [toys.simulate_smooth(config).cost for config in policy.anneal(8, np.random.default_rng(0))[0]]
     assert len(costs) == 8
     assert costs == sorted(costs)
     assert costs[0] < 0.6 * best
@@ -174,7 +177,7 @@ def test_annealing_ends_early_where_nothing_improves() -> None:
 def test_the_batch_is_random_until_something_succeeds() -> None:
     space = toys.Large()
     runs = [
-        [trial.config for trial in toys.run(policy, toys.all_invalid, 48)]
+        [trial.config for trial in toys.run_policy(policy, toys.simulate_invalid, 48)]
         for policy in (xgb(space, 0), Random(space, seed=0))
     ]
     assert runs[0] == runs[1]

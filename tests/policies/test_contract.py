@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import pytest
 
+from searchlab.conformance import toys
 from searchlab.policy import Policy
 from searchlab.records import Measurement
 from searchlab.space import Config
 from searchlab_policies.hybrid_vndx import HybridVndx
-from tests.support import toys
 from tests.support.policies import IN_PROGRAMS, LEARN_NOTHING, policy_params, space_for, start
 
 pytestmark = pytest.mark.usefixtures("language_model")  # which "llm" asks
 
 
 def proposals(name: str, where: str, cost: toys.SimulateFunction, trials: int = 48, seed: int = 1) -> list[Config]:
-    return [trial.config for trial in toys.run(start(name, where, seed), cost, trials)]
+    return [trial.config for trial in toys.run_policy(start(name, where, seed), cost, trials)]
 
 
 def reverse(config: Config) -> Measurement:
-    return toys.successful_measurement(1e-3 / min(toys.smooth(config).cost, 1.0))
+    return toys.successful_measurement(1e-3 / min(toys.simulate_smooth(config).cost, 1.0))
 
 
 @pytest.mark.parametrize("name", policy_params())
 def test_measurements_change_the_proposals(name: str) -> None:
     """Policies that learn nothing are the exception: their proposals must stay the same."""
-    same = proposals(name, "large", toys.smooth) == proposals(name, "large", reverse)
+    same = proposals(name, "large", toys.simulate_smooth) == proposals(name, "large", reverse)
     assert same == (name in LEARN_NOTHING)
 
 
@@ -42,7 +42,7 @@ def test_parameters_with_restrictions_are_searched(name: str) -> None:
 @pytest.mark.parametrize("name", policy_params())
 def test_warm_start_with_a_whole_space_leaves_nothing_to_propose(name: str) -> None:
     policy = start(name, "small")
-    policy.warm_start(toys.trials_of(list(policy.space.enumerate()), toys.smooth))
+    policy.warm_start(toys.trials_of(list(policy.space.enumerate()), toys.simulate_smooth))
     assert list(policy.ask(8)) == []
 
 
@@ -53,8 +53,11 @@ def test_a_coarse_clock_may_read_0(name: str) -> None:
     policy: Policy = HybridVndx(toys.Large(), seed=0, repaired=True) if " " in name else start(name, "large")
     assert (
         len(
-            toys.run(
-                policy, lambda config: toys.successful_measurement(max(0.0, toys.smooth(config).cost - 0.005)), 40, 1
+            toys.run_policy(
+                policy,
+                lambda config: toys.successful_measurement(max(0.0, toys.simulate_smooth(config).cost - 0.005)),
+                40,
+                1,
             )
         )
         == 40
@@ -63,4 +66,4 @@ def test_a_coarse_clock_may_read_0(name: str) -> None:
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_grid_follows_the_enumeration_whatever_the_seed(seed: int) -> None:
-    assert proposals("grid", "dependent", toys.smooth, 1000, seed) == list(toys.Dependent().enumerate())
+    assert proposals("grid", "dependent", toys.simulate_smooth, 1000, seed) == list(toys.Dependent().enumerate())

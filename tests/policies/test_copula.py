@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from searchlab.arrays import Floats
+from searchlab.conformance import toys
 from searchlab.log.read import read_log
 from searchlab.records import Measurement, Trial
 from searchlab.run.tune import tune
@@ -19,7 +20,6 @@ from searchlab.target import Target
 from searchlab.workload import gemm, parse_workload
 from searchlab_policies.copula import Copula
 from searchlab_spaces.templates import KnobTemplate
-from tests.support import toys
 from tests.support.logs import write_table
 
 Seconds = Callable[[Mapping[str, Any]], float]
@@ -124,7 +124,7 @@ def test_a_run_receives_the_trials_of_other_shapes_and_resumes(policy: str, nati
     def tuned(shape: str, log: str, trials: int = 8, **options: Any) -> list[Any]:
         table = tmp_path / f"table-{shape}.jsonl"
         if not table.exists():
-            write_table(table, KnobTemplate(parse_workload(shape), native), toys.flaky)
+            write_table(table, KnobTemplate(parse_workload(shape), native), toys.simulate_flaky)
         tune(
             shape,
             space="knob-template",

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from searchlab.conformance import toys
 from searchlab.errors import SearchlabError
 from searchlab.records import Measurement, Trial
 from searchlab.space import Config, Knob, ProductSpace
 from searchlab_policies.droplet import Droplet
 from searchlab_policies.random import Random
-from tests.support import toys
 from tests.support.autotvm import read_recording, repeat_run
 
 
@@ -44,7 +44,7 @@ def test_it_proposes_what_autotvms_does(batch: int) -> None:
 def test_it_descends_to_a_planted_optimum_and_stops(start: Any) -> None:
     """In far fewer trials than the 4,096 that there are. With small batches AutoTVM's may stop some steps before."""
     policy = Droplet(Valley(), seed=0, start=start)
-    trials = toys.run(policy, planted, 4096, 64)
+    trials = toys.run_policy(policy, planted, 4096, 64)
     assert Config(PLANTED) in [trial.config for trial in trials]
     assert len(trials) < 2048
     assert policy.ask(8) == []
@@ -90,13 +90,13 @@ def test_it_moves_where_the_difference_is_not_by_chance() -> None:
 
 def test_a_start_that_fails_is_left() -> None:
     policy = Droplet(toys.Large(), seed=0)
-    policy.tell(toys.trials_of(policy.ask(8), toys.all_invalid))
+    policy.tell(toys.trials_of(policy.ask(8), toys.simulate_invalid))
     assert policy.ask(8)
 
 
 def test_knobs_may_depend_on_each_other() -> None:
     space = toys.Dependent()
-    trials = toys.run(Droplet(space, seed=0), toys.smooth, 40)
+    trials = toys.run_policy(Droplet(space, seed=0), toys.simulate_smooth, 40)
     assert len(trials) > 3 and all(trial.config in space for trial in trials)
 
 
@@ -112,8 +112,8 @@ def test_with_trials_of_another_log_it_begins_at_the_fastest() -> None:
 
 def test_trials_of_another_space_are_passed_over() -> None:
     policy = Droplet(toys.Large(), seed=0)
-    policy.warm_start(toys.run(Random(toys.Small(), seed=1), toys.flaky, 16))
-    assert len(toys.run(policy, toys.smooth, 24)) == 24
+    policy.warm_start(toys.run_policy(Random(toys.Small(), seed=1), toys.simulate_flaky, 16))
+    assert len(toys.run_policy(policy, toys.simulate_smooth, 24)) == 24
 
 
 @pytest.mark.parametrize(

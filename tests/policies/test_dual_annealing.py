@@ -16,17 +16,17 @@ from hypothesis import strategies as st
 from scipy.optimize import basinhopping, differential_evolution
 
 from searchlab.arrays import Floats
+from searchlab.conformance import toys
 from searchlab.errors import SearchlabError
 from searchlab.policy import private_rng
 from searchlab.space import Config
 from searchlab_policies.dual_annealing import DualAnnealing, Method, anneal
 from searchlab_policies.minimiser import FAILURE_VALUE, Box, Minimise, Minimiser, Objective
 from searchlab_policies.random import Random
-from tests.support import toys
 
 
 def value(config: Config) -> float:
-    cost = toys.flaky(config).cost
+    cost = toys.simulate_flaky(config).cost
     return math.log(cost) if math.isfinite(cost) else FAILURE_VALUE
 
 
@@ -50,7 +50,7 @@ def test_it_proposes_the_configs_for_which_scipy_calls(make: Any, method: Method
 
     with pytest.raises(Enough):
         anneal(objective, box=box, start=box.to_point(space.sample(rng)), rng=rng, method=method)
-    trials = toys.run(DualAnnealing(space, seed=3, method=method), toys.flaky, 80, 1)
+    trials = toys.run_policy(DualAnnealing(space, seed=3, method=method), toys.simulate_flaky, 80, 1)
     assert [trial.config for trial in trials] == list(called)
 
 
@@ -77,7 +77,7 @@ def test_a_batch_has_one_config_from_each_of_several_annealings() -> None:
 
 
 def test_it_starts_from_the_fastest_trial_of_a_warm_start() -> None:
-    earlier_trials = toys.run(Random(toys.Large(), seed=1), toys.smooth, 24)
+    earlier_trials = toys.run_policy(Random(toys.Large(), seed=1), toys.simulate_smooth, 24)
     policy = DualAnnealing(toys.Large(), seed=0)
     policy.warm_start(earlier_trials)
     policy.ask(1)
@@ -87,14 +87,14 @@ def test_it_starts_from_the_fastest_trial_of_a_warm_start() -> None:
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda policy: pickle.loads(pickle.dumps(policy))])
 def test_a_copy_goes_on_as_the_policy_does(copied: Any) -> None:
     policy = DualAnnealing(toys.Large(), seed=0)
-    toys.run(policy, toys.flaky, 50, 3)
+    toys.run_policy(policy, toys.simulate_flaky, 50, 3)
     assert copied(policy).ask(3) == policy.ask(3)
 
 
 def test_no_thread_is_left() -> None:
     before = set(threading.enumerate())
     policy = DualAnnealing(toys.Large(), seed=0)
-    toys.run(policy, toys.flaky, 20, 4)
+    toys.run_policy(policy, toys.simulate_flaky, 20, 4)
     assert len(set(threading.enumerate()) - before) == 4
     del policy
     gc.collect()
@@ -102,8 +102,13 @@ def test_no_thread_is_left() -> None:
 
 
 def test_beats_random_search() -> None:
-    best = [min(t.cost for t in toys.run(DualAnnealing(toys.Large(), seed=s), toys.smooth, 96, 1)) for s in range(12)]
-    chance = [min(t.cost for t in toys.run(Random(toys.Large(), seed=s), toys.smooth, 96)) for s in range(12)]
+    best = [
+        min(t.cost for t in toys.run_policy(DualAnnealing(toys.Large(), seed=s), toys.simulate_smooth, 96, 1))
+        for s in range(12)
+    ]
+    chance = [
+        min(t.cost for t in toys.run_policy(Random(toys.Large(), seed=s), toys.simulate_smooth, 96)) for s in range(12)
+    ]
     assert np.median(best) < np.median(chance)
 
 
@@ -130,7 +135,7 @@ def quit_early(objective: Objective, *, box: Box, start: Floats, rng: np.random.
 @pytest.mark.parametrize("minimise", [hop, evolve, quit_early])
 def test_other_minimisers_run_until_the_space_is_exhausted(minimise: Minimise) -> None:
     """Each ends after some calls, and then runs again."""
-    trials = toys.run(Minimiser(toys.Small(), seed=0, minimise=minimise), toys.flaky, 1000, 2)
+    trials = toys.run_policy(Minimiser(toys.Small(), seed=0, minimise=minimise), toys.simulate_flaky, 1000, 2)
     assert len({trial.config for trial in trials}) == len(trials) == 120
 
 
@@ -145,7 +150,7 @@ def idle(objective: Objective, *, box: Box, start: Floats, rng: np.random.Genera
 
 def test_errors_of_a_minimiser_are_raised_by_ask() -> None:
     policy = Minimiser(toys.Small(), seed=0, minimise=fail)
-    policy.tell(toys.trials_of(policy.ask(1), toys.smooth))
+    policy.tell(toys.trials_of(policy.ask(1), toys.simulate_smooth))
     with pytest.raises(ZeroDivisionError, match="made up"):
         policy.ask(1)
     with pytest.raises(SearchlabError, match="ended without calling its function"):

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from searchlab.conformance import toys
 from searchlab.costmodel import BoundCostModel
 from searchlab.costmodel.features import KnobFeatures, ProgramFeatures
 from searchlab.errors import SearchlabError
@@ -16,7 +17,6 @@ from searchlab_costmodels.random import Random as RandomModel
 from searchlab_costmodels.xgboost import XGBoost
 from searchlab_policies.evolutionary_model import EvolutionaryModel
 from searchlab_policies.random import Random
-from tests.support import toys
 from tests.support.oracle import ByCost, Oracle
 
 
@@ -26,7 +26,7 @@ def evolution(space: Space, seed: int = 0, **options: Any) -> EvolutionaryModel:
 
 
 def best_of(policy: Any) -> float:
-    return min(trial.cost for trial in toys.run(policy, toys.smooth, 96))
+    return min(trial.cost for trial in toys.run_policy(policy, toys.simulate_smooth, 96))
 
 
 def test_beats_random_search() -> None:
@@ -41,25 +41,28 @@ def test_learns_which_configs_fail(failures: str) -> None:
     """Half of the space fails because of one knob: after 16 trials, far fewer proposals fail."""
 
     def cost(config: Config) -> Measurement:
-        return toys.smooth(config) if config["pack"] else toys.failed_measurement("build_error", "made up")
+        return toys.simulate_smooth(config) if config["pack"] else toys.failed_measurement("build_error", "made up")
 
-    runs = [toys.run(evolution(toys.Large(), seed, population=128, failures=failures), cost, 48) for seed in (1, 2, 3)]
+    runs = [
+        toys.run_policy(evolution(toys.Large(), seed, population=128, failures=failures), cost, 48)
+        for seed in (1, 2, 3)
+    ]
     failed = np.array([[np.isinf(trial.cost) for trial in trials] for trials in runs])
     assert failed[:, :16].mean() > 0.3
     assert failed[:, 16:].mean() < 0.2
 
 
 def test_warm_start_is_learnt_from() -> None:
-    earlier_trials = toys.run(Random(toys.Large(), seed=4), toys.smooth, 64)
+    earlier_trials = toys.run_policy(Random(toys.Large(), seed=4), toys.simulate_smooth, 64)
     policy = evolution(toys.Large())
     policy.tell(earlier_trials)
-    first = toys.trials_of(policy.ask(16), toys.smooth)
+    first = toys.trials_of(policy.ask(16), toys.simulate_smooth)
     assert np.median([trial.cost for trial in first]) < np.median([trial.cost for trial in earlier_trials])
 
 
 def test_the_batch_is_random_until_something_succeeds() -> None:
     runs = [
-        [trial.config for trial in toys.run(policy, toys.all_invalid, 32)]
+        [trial.config for trial in toys.run_policy(policy, toys.simulate_invalid, 32)]
         for policy in (evolution(toys.Large()), Random(toys.Large(), seed=0))
     ]
     assert runs[0] == runs[1]
@@ -73,7 +76,7 @@ def make_trained_policy(**options: Any) -> tuple[EvolutionaryModel, ByCost]:
     space = toys.Large()
     features = ByCost(space)
     policy = EvolutionaryModel(space, seed=0, cost_model=BoundCostModel(Oracle(seed=0), features), **options)
-    policy.tell(toys.run(Random(space, seed=2), toys.smooth, 32))
+    policy.tell(toys.run_policy(Random(space, seed=2), toys.simulate_smooth, 32))
     features.requested = []
     return policy, features
 
@@ -83,7 +86,7 @@ def test_generations_find_what_a_true_model_knows() -> None:
     for generations in (0, 12):
         policy, _ = make_trained_policy(generations=generations)
         configs = policy.search(8, np.random.default_rng(0))
-        costs = [toys.smooth(config).cost for config in configs]
+        costs = [toys.simulate_smooth(config).cost for config in configs]
         assert len(set(configs)) == 8 and not set(configs) & set(policy.seen)
         assert costs == sorted(costs), "best first"
         best_costs[generations] = costs[0]

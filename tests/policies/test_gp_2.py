@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from searchlab.conformance import toys
 from searchlab.costmodel.features import make_features
 from searchlab.space import Config
 from searchlab.workload import parse_workload
@@ -15,7 +16,6 @@ from searchlab_policies.pruner import SymbolAnalyzer
 from searchlab_policies.random import Random
 from searchlab_spaces.parameters import Parameters
 from searchlab_spaces.templates import KnobTemplate
-from tests.support import toys
 from tests.support.policies import CPU
 
 
@@ -41,10 +41,10 @@ def test_the_analysis_selects_three_of_four_first_trials() -> None:
 @pytest.mark.parametrize("warm", [False, True])
 def test_what_gp_2_has_learnt_is_faster_than_random(warm: bool) -> None:
     policy = Gp2(toys.Large(), seed=0, points=100, neighbours=50, entrants=2)
-    at_random = toys.run(Random(toys.Large(), seed=9), toys.smooth, 64)
+    at_random = toys.run_policy(Random(toys.Large(), seed=9), toys.simulate_smooth, 64)
     if warm:
         policy.transfer([(toys.Large(), at_random)])
-    costs = [min(trial.cost, 1.0) for trial in toys.run(policy, toys.smooth, 40)]
+    costs = [min(trial.cost, 1.0) for trial in toys.run_policy(policy, toys.simulate_smooth, 40)]
     typical = np.median([min(trial.cost, 1.0) for trial in at_random])
     assert np.median(costs[8:]) < 0.7 * typical
     assert (np.median(costs[:8]) < 0.7 * typical) == warm
@@ -53,6 +53,9 @@ def test_what_gp_2_has_learnt_is_faster_than_random(warm: bool) -> None:
 def test_without_tiles_and_programs_gp_2_is_gp_prior() -> None:
     def trials(policy: type[GpPrior]) -> list[Config]:
         space = Parameters(parse_workload("python:m:f"), CPU, parameters={"x": list(range(1, 65)), "y": [1, 2, 4, 8]})
-        return [trial.config for trial in toys.run(policy(space, seed=0, points=50, neighbours=20), toys.smooth, 24)]
+        return [
+            trial.config
+            for trial in toys.run_policy(policy(space, seed=0, points=50, neighbours=20), toys.simulate_smooth, 24)
+        ]
 
     assert trials(Gp2) == trials(GpPrior)

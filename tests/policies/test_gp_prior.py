@@ -10,21 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from searchlab.conformance import toys
 from searchlab.records import Measurement, Trial
 from searchlab.space import Config
 from searchlab_policies.gp_prior import GpPrior, standardise
 from searchlab_policies.random import Random
-from tests.support import toys
 
 Measure = Callable[[Config], Measurement]
 
 
 def reverse(config: Config) -> Measurement:
-    return toys.successful_measurement(1e-3 / min(toys.smooth(config).cost, 1.0))
+    return toys.successful_measurement(1e-3 / min(toys.simulate_smooth(config).cost, 1.0))
 
 
-def run_earlier(measure: Measure = toys.smooth, n: int = 128) -> list[Trial]:
-    trials = toys.run(Random(toys.Large(), seed=9), toys.smooth, n)
+def run_earlier(measure: Measure = toys.simulate_smooth, n: int = 128) -> list[Trial]:
+    trials = toys.run_policy(Random(toys.Large(), seed=9), toys.simulate_smooth, n)
     return toys.trials_of([trial.config for trial in trials], measure)
 
 
@@ -36,33 +36,33 @@ def policy(*tasks: Sequence[Trial], seed: int = 0, **options: Any) -> GpPrior:
 
 
 def median_cost(trials: Sequence[Trial]) -> float:
-    return float(np.median([min(toys.smooth(trial.config).cost, 1.0) for trial in trials]))
+    return float(np.median([min(toys.simulate_smooth(trial.config).cost, 1.0) for trial in trials]))
 
 
 def test_what_it_has_learnt_is_faster_than_what_is_random() -> None:
-    trials = toys.run(policy(), toys.smooth, 48)
+    trials = toys.run_policy(policy(), toys.simulate_smooth, 48)
     assert median_cost(trials[8:]) < 0.7 * median_cost(trials[:8])
 
 
 def test_other_workloads_choose_three_of_four_first_trials() -> None:
-    at_random = median_cost(toys.run(policy(), toys.smooth, 8))
-    first = toys.run(policy(run_earlier()), toys.smooth, 8)
+    at_random = median_cost(toys.run_policy(policy(), toys.simulate_smooth, 8))
+    first = toys.run_policy(policy(run_earlier()), toys.simulate_smooth, 8)
     from_tournament, random_trials = [trial for i, trial in enumerate(first) if i % 4 < 3], first[3::4]
     assert median_cost(from_tournament) < 0.7 * at_random
     assert median_cost(random_trials) > median_cost(from_tournament)
 
 
 def test_own_trials_outweigh_misleading_ones() -> None:
-    misled = toys.run(policy(run_earlier(reverse)), toys.smooth, 64)
-    assert median_cost(misled[:8]) > median_cost(toys.run(policy(), toys.smooth, 8))
+    misled = toys.run_policy(policy(run_earlier(reverse)), toys.simulate_smooth, 64)
+    assert median_cost(misled[:8]) > median_cost(toys.run_policy(policy(), toys.simulate_smooth, 8))
     assert median_cost(misled[-16:]) < 0.7 * median_cost(misled[:8])
 
 
 @pytest.mark.parametrize("n", [1, 2])
 def test_few_or_failed_trials_of_other_workloads_are_fine(n: int) -> None:
     failed = toys.trials_of(toys.Large().probe(8), lambda config: toys.failed_measurement("crash", ""))
-    assert len(toys.run(policy(run_earlier(n=n), failed, []), toys.smooth, 24)) == 24
-    assert len(toys.run(policy([]), toys.smooth, 24)) == 24
+    assert len(toys.run_policy(policy(run_earlier(n=n), failed, []), toys.simulate_smooth, 24)) == 24
+    assert len(toys.run_policy(policy([]), toys.simulate_smooth, 24)) == 24
 
 
 @given(st.lists(st.floats(0, 1e6) | st.just(np.inf), min_size=2, max_size=20).filter(lambda c: min(c) < np.inf))

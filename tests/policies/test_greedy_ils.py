@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from searchlab.conformance import toys
 from searchlab.errors import SearchlabError
 from searchlab.records import Trial
 from searchlab.space import Config
 from searchlab_policies.greedy_ils import GreedyIls
 from searchlab_policies.neighbours import hamming_distance
 from searchlab_policies.random import Random
-from tests.support import toys
 from tests.support.autotvm import read_recording, repeat_run
 
 
@@ -45,7 +45,7 @@ def search(
 @given(st.integers(0, 1000), st.integers(2, 9))
 def test_a_batch_holds_what_comes_next_unless_something_improves(seed: int, batch: int) -> None:
     """Where nothing ever improves, batches change nothing."""
-    (single, _), (batched, _) = (search(size, toys.all_equal, seed) for size in (1, batch))
+    (single, _), (batched, _) = (search(size, toys.simulate_equal, seed) for size in (1, batch))
     assert [trial.config for trial in batched][:48] == [trial.config for trial in single]
 
 
@@ -53,7 +53,7 @@ def test_a_batch_holds_what_comes_next_unless_something_improves(seed: int, batc
 @given(st.integers(0, 1000), st.integers(2, 9))
 def test_every_batch_size_takes_the_same_path(seed: int, batch: int) -> None:
     """Batches cost trials that a climb would not have needed, but it makes the same moves."""
-    (_, single), (_, batched) = (search(size, toys.flaky, seed) for size in (1, batch))
+    (_, single), (_, batched) = (search(size, toys.simulate_flaky, seed) for size in (1, batch))
     common = single.keys() & batched.keys()
     assert {number: single[number] for number in common} == {number: batched[number] for number in common}
     assert 0 in common
@@ -74,7 +74,7 @@ def test_it_moves_at_the_first_improvement() -> None:
 
 
 def test_with_a_warm_start_it_begins_at_the_fastest() -> None:
-    earlier_trials = toys.run(Random(toys.Large(), seed=1), toys.smooth, 24)
+    earlier_trials = toys.run_policy(Random(toys.Large(), seed=1), toys.simulate_smooth, 24)
     policy = GreedyIls(toys.Large(), seed=0)
     policy.warm_start(earlier_trials)
     best = min(earlier_trials, key=lambda trial: trial.cost).config
@@ -82,8 +82,13 @@ def test_with_a_warm_start_it_begins_at_the_fastest() -> None:
 
 
 def test_beats_random_search() -> None:
-    best = [min(t.cost for t in toys.run(GreedyIls(toys.Large(), seed=s), toys.smooth, 96, 1)) for s in range(8)]
-    chance = [min(t.cost for t in toys.run(Random(toys.Large(), seed=s), toys.smooth, 96)) for s in range(8)]
+    best = [
+        min(t.cost for t in toys.run_policy(GreedyIls(toys.Large(), seed=s), toys.simulate_smooth, 96, 1))
+        for s in range(8)
+    ]
+    chance = [
+        min(t.cost for t in toys.run_policy(Random(toys.Large(), seed=s), toys.simulate_smooth, 96)) for s in range(8)
+    ]
     assert np.median(best) < 0.85 * np.median(chance)
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from searchlab.conformance import toys
 from searchlab.errors import SearchlabError
 from searchlab.records import Measurement
 from searchlab.space import Config
 from searchlab_policies.hybrid_vndx import History, HybridVndx
 from searchlab_policies.random import Random
-from tests.support import toys
 from tests.support.autotvm import read_recording, repeat_run
 
 
@@ -26,9 +26,9 @@ def test_it_proposes_what_the_original_does(name: str) -> None:
 
 def proposals(unit: float, **options: Any) -> list[Config]:
     def cost(config: Config) -> Measurement:
-        return Measurement((unit * toys.smooth(config).cost,), program="made up")
+        return Measurement((unit * toys.simulate_smooth(config).cost,), program="made up")
 
-    return [trial.config for trial in toys.run(HybridVndx(toys.Large(), seed=0, **options), cost, 60, 1)]
+    return [trial.config for trial in toys.run_policy(HybridVndx(toys.Large(), seed=0, **options), cost, 60, 1)]
 
 
 def test_repaired_it_does_not_depend_on_the_unit_of_time() -> None:
@@ -39,7 +39,7 @@ def test_repaired_it_does_not_depend_on_the_unit_of_time() -> None:
 @pytest.mark.parametrize(("repaired", "elites"), [(False, "slowest"), (True, "fastest")])
 def test_the_elites_are_the_slowest_unless_it_is_repaired(repaired: bool, elites: str) -> None:
     policy = HybridVndx(toys.Large(), seed=0, repaired=repaired)
-    trials = sorted(toys.run(policy, toys.smooth, 60, 1), key=lambda trial: trial.cost)
+    trials = sorted(toys.run_policy(policy, toys.simulate_smooth, 60, 1), key=lambda trial: trial.cost)
     expected = trials[:5] if elites == "fastest" else trials[-4:]
     # The slowest config may be evaluated, and promoted, again.
     assert {trial.config for trial in expected} & {config for *_, config in policy._elites}
@@ -51,7 +51,8 @@ def test_failures_make_predictions_infinite_unless_repaired() -> None:
         policy = HybridVndx(toys.Small(), seed=0, repaired=repaired)
         configs = list(toys.Small().enumerate())[:4]
         measurements = [
-            toys.failed_measurement("crash", "made up") if i < 2 else toys.smooth(c) for i, c in enumerate(configs)
+            toys.failed_measurement("crash", "made up") if i < 2 else toys.simulate_smooth(c)
+            for i, c in enumerate(configs)
         ]
         policy.warm_start(toys.trials_of(configs, dict(zip(configs, measurements, strict=True)).__getitem__))
         return policy._predict_cost(configs[3])
@@ -75,7 +76,7 @@ def test_predictions_average_the_nearest() -> None:
 def test_the_first_trial_after_a_warm_start_is_near_the_fastest() -> None:
     space = toys.Large()
     policy = HybridVndx(space, seed=0, repaired=True)
-    earlier_trials = toys.run(Random(space, seed=1), toys.smooth, 32)
+    earlier_trials = toys.run_policy(Random(space, seed=1), toys.simulate_smooth, 32)
     policy.warm_start(earlier_trials)
     assert policy._current is not None
     assert policy._current[0] == min(earlier_trials, key=lambda trial: trial.cost).config
@@ -86,8 +87,8 @@ def test_without_improvement_it_restarts_somewhere_else() -> None:
     best: list[float] = []
     for config in (policy.ask(1)[0] for _ in range(40)):
         stale = len(best) >= 4 and policy._current is None
-        policy.tell(toys.trials_of([config], toys.smooth, len(best)))
-        best.append(toys.smooth(config).cost)
+        policy.tell(toys.trials_of([config], toys.simulate_smooth, len(best)))
+        best.append(toys.simulate_smooth(config).cost)
         if stale:
             assert policy._current == (config, pytest.approx(np.log(best[-1] * 1e3)))
             return
@@ -96,7 +97,11 @@ def test_without_improvement_it_restarts_somewhere_else() -> None:
 
 def median_best(make: Callable[[int], Any], trials: int = 96) -> float:
     """The median, over six seeds, of the best cost."""
-    return float(np.median([min(t.cost for t in toys.run(make(seed), toys.smooth, trials, 1)) for seed in range(6)]))
+    return float(
+        np.median(
+            [min(t.cost for t in toys.run_policy(make(seed), toys.simulate_smooth, trials, 1)) for seed in range(6)]
+        )
+    )
 
 
 def test_repaired_it_beats_random_search() -> None:

@@ -8,22 +8,22 @@ from typing import Any
 import numpy as np
 import pytest
 
+from searchlab.conformance import toys
 from searchlab.policy import NeverTwice
 from searchlab.records import Measurement, Trial
 from searchlab.space import Config
 from searchlab_policies.lfbo import Copy, Lfbo
 from searchlab_policies.neighbours import hamming_distance
 from searchlab_policies.random import Random
-from tests.support import toys
 
 FIRST = 30
 """The number of random trials."""
 
 
-def start_policy(cost: toys.SimulateFunction = toys.smooth, seed: int = 0, **options: Any) -> Lfbo:
+def start_policy(cost: toys.SimulateFunction = toys.simulate_smooth, seed: int = 0, **options: Any) -> Lfbo:
     """A policy that has been told its random trials."""
     policy = Lfbo(toys.Large(), seed=seed, **options)
-    toys.run(policy, cost, FIRST, FIRST)
+    toys.run_policy(policy, cost, FIRST, FIRST)
     return policy
 
 
@@ -33,7 +33,7 @@ def copies(policy: Lfbo) -> list[Copy]:
 
 
 def best(policy: NeverTwice, batch: int) -> float:
-    return min(trial.cost for trial in toys.run(policy, toys.smooth, 120, batch))
+    return min(trial.cost for trial in toys.run_policy(policy, toys.simulate_smooth, 120, batch))
 
 
 @pytest.mark.parametrize("variant", ["fixed", "original"])
@@ -46,7 +46,7 @@ def test_it_beats_random_search(variant: Any) -> None:
 @pytest.mark.parametrize("variant", ["fixed", "original"])
 def test_the_batch_size_does_not_matter(variant: Any) -> None:
     small, large = (Lfbo(toys.Large(), seed=0, neighbours=60, variant=variant) for _ in range(2))
-    assert toys.run(small, toys.smooth, 90, 7) == toys.run(large, toys.smooth, 90, 64)
+    assert toys.run_policy(small, toys.simulate_smooth, 90, 7) == toys.run_policy(large, toys.simulate_smooth, 90, 64)
 
 
 def test_a_generation_is_a_tenth_of_the_bests_neighbours() -> None:
@@ -60,7 +60,7 @@ def test_a_generation_is_a_tenth_of_the_bests_neighbours() -> None:
 
 def test_what_is_good_and_how_much_it_weighs() -> None:
     """The fastest tenth is good, failures are not, and the forest prefers the good configs."""
-    policy = start_policy(toys.flaky)
+    policy = start_policy(toys.simulate_flaky)
     forest = policy._train_forest()
     assert forest is not None
     rows = np.array([policy.space.features(trial.config) for trial in policy.trials], dtype=np.float32)
@@ -121,13 +121,15 @@ def test_the_original_learns_from_the_first_repeat() -> None:
 def test_the_descent_ends_at_a_config_without_a_faster_neighbour() -> None:
     """In a space whose copies end soon: no copy may draw a neighbour."""
     policy = Lfbo(toys.Small(), seed=0, n_startup=4, copies=1, neighbours=1, patience=0)
-    trials = toys.run(policy, toys.smooth, 120)
+    trials = toys.run_policy(policy, toys.simulate_smooth, 120)
     assert len(trials) < 120, "it stops"
     fastest = min(trials, key=lambda trial: trial.cost)
     neighbours = set(policy._generate_step_neighbours(fastest.config, np.random.default_rng(0)))
     assert neighbours <= policy.seen.keys()
     assert len(
-        toys.run(
-            Lfbo(toys.Small(), seed=0, n_startup=4, copies=1, neighbours=1, patience=0, polish=0), toys.smooth, 120
+        toys.run_policy(
+            Lfbo(toys.Small(), seed=0, n_startup=4, copies=1, neighbours=1, patience=0, polish=0),
+            toys.simulate_smooth,
+            120,
         )
     ) < len(trials)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from searchlab.conformance import toys
 from searchlab.space import Knob
 from searchlab_policies.lfbo import is_tile
 from searchlab_policies.lfbo_tree import LfboTree, find_choices_within
 from searchlab_policies.neighbours import hamming_distance
 from searchlab_policies.random import Random
-from tests.support import toys
 
 FIRST = 30
 """The number of random trials."""
@@ -18,20 +18,22 @@ FIRST = 30
 def start_policy() -> LfboTree:
     """A policy that has been told its random trials and its first generation."""
     policy = LfboTree(toys.Large(), seed=0, neighbours=60)
-    toys.run(policy, toys.smooth, FIRST, FIRST)
-    policy.tell(toys.trials_of(policy.ask(1000), toys.smooth, FIRST))
+    toys.run_policy(policy, toys.simulate_smooth, FIRST, FIRST)
+    policy.tell(toys.trials_of(policy.ask(1000), toys.simulate_smooth, FIRST))
     return policy
 
 
 def test_it_beats_random_search() -> None:
     tree, chance = LfboTree(toys.Large(), seed=0), Random(toys.Large(), seed=0)
-    bests = [min(trial.cost for trial in toys.run(policy, toys.smooth, 110)) for policy in (tree, chance)]
+    bests = [
+        min(trial.cost for trial in toys.run_policy(policy, toys.simulate_smooth, 110)) for policy in (tree, chance)
+    ]
     assert bests[0] < 0.8 * bests[1]
 
 
 def test_the_first_generation_is_drawn_as_in_pattern_search() -> None:
     policy = LfboTree(toys.Large(), seed=0, neighbours=60)
-    toys.run(policy, toys.smooth, FIRST, FIRST)
+    toys.run_policy(policy, toys.simulate_smooth, FIRST, FIRST)
     fastest = [trial.config for trial in sorted(policy.trials, key=lambda trial: trial.cost)[:5]]
     assert all(min(hamming_distance(config, start) for start in fastest) <= 2 for config in policy.ask(1000))
 

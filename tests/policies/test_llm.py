@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from searchlab.conformance import toys
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.read import read_log
 from searchlab.run.tune import tune
 from searchlab_policies import chat
 from searchlab_policies.llm import Llm, LlmSeeded, parse_answer
-from tests.support import toys
 from tests.support.language_model import LanguageModel, completion, propose, serve
 from tests.support.logs import read_deterministic_part, write_table
 from tests.support.policies import make_restricted
@@ -64,13 +64,13 @@ def run(log: Path, tables: Path, policy: Any = "llm", trials: int = 24) -> None:
 def table(tmp_path: Path) -> Path:
     folder = tmp_path / "tables"
     folder.mkdir()
-    write_table(folder / "toy.jsonl", toys.Dependent(), toys.flaky)
+    write_table(folder / "toy.jsonl", toys.Dependent(), toys.simulate_flaky)
     return folder
 
 
 def test_the_prompt_tells_the_task_and_the_trials(model: LanguageModel) -> None:
     policy = Llm(toys.Large(), seed=0, model="stub", temperature=0.5, shown=3)
-    trials = toys.run(policy, toys.flaky, 16)
+    trials = toys.run_policy(policy, toys.simulate_flaky, 16)
     failed = [trial for trial in trials if trial.measurement.failure]
     assert failed
     first, _ = model.requests
@@ -84,7 +84,7 @@ def test_the_prompt_tells_the_task_and_the_trials(model: LanguageModel) -> None:
     fastest = text.partition("The fastest:\n")[2].splitlines()[:3]
     costs = sorted(trial.cost for trial in trials)
     assert [line.partition(" us")[0] for line in fastest] == [f"{cost * 1e6:.4g}" for cost in costs[:3]]
-    policy.tell(toys.trials_of(policy.ask(2), toys.all_invalid, 16))
+    policy.tell(toys.trials_of(policy.ask(2), toys.simulate_invalid, 16))
     assert "\ninvalid: {" in policy.write_prompt(5)
     assert first["response_format"]["json_schema"]["schema"]["required"] == ["configs"]
 
@@ -260,6 +260,6 @@ def test_settings_that_cannot_work_are_refused(model: LanguageModel, monkeypatch
 
 def test_another_policy_continues_from_the_models_trials(model: LanguageModel) -> None:
     policy = LlmSeeded(toys.Large(), seed=0, model="stub", then="evolutionary", trials=10)
-    trials = toys.run(policy, toys.smooth, 24)
+    trials = toys.run_policy(policy, toys.simulate_smooth, 24)
     assert len(model.requests) == 2 and len(trials) == 24
     assert policy.arms[1].seen.keys() == {trial.config for trial in trials}  # type: ignore[attr-defined]

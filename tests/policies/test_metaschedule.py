@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from tvm_ffi import structural_equal
 
+from searchlab.conformance import toys
 from searchlab.errors import InvalidConfig, SearchlabError, SearchlabWarning, UnsupportedSpace
 from searchlab.metaschedule import TracedSpace
 from searchlab.records import Measurement, Trial
@@ -24,7 +25,6 @@ from searchlab_policies.random import Random
 from searchlab_spaces.guided.gemm import GuidedGemm
 from searchlab_spaces.sketch import Sketch
 from searchlab_spaces.trace import Trace
-from tests.support import toys
 
 CPU = Target({"kind": "llvm", "num-cores": 2})
 CUDA = Target({"kind": "cuda", "arch": "sm_90", "host": "llvm"})
@@ -115,7 +115,7 @@ def test_a_program_of_another_space_is_no_config() -> None:
 @every_space
 def test_proposes_new_members_and_evolves_them(make_space: Any) -> None:
     space = make_space()
-    trials = toys.run(policy(space, population=12, generations=1, n_startup=8), tiles_cost, 16)
+    trials = toys.run_policy(policy(space, population=12, generations=1, n_startup=8), tiles_cost, 16)
     assert len(trials) == min(16, space.size(16) or 16)
     assert len({trial.config for trial in trials}) == len(trials)
     assert all(trial.config in space for trial in trials)
@@ -123,7 +123,7 @@ def test_proposes_new_members_and_evolves_them(make_space: Any) -> None:
 
 def test_what_it_proposes_is_evolved_and_not_filled_up_at_random() -> None:
     searching = policy(sketch(), n_startup=8)
-    searching.tell(toys.run(Random(sketch(), seed=3), tiles_cost, 16))
+    searching.tell(toys.run_policy(Random(sketch(), seed=3), tiles_cost, 16))
     rng = np.random.default_rng(0)
     proposed = list(searching.propose(8, rng))
     assert len(set(proposed)) == 8
@@ -132,7 +132,7 @@ def test_what_it_proposes_is_evolved_and_not_filled_up_at_random() -> None:
 
 def test_same_seed_same_proposals_and_another_seed_others() -> None:
     first, repeated, other_seed = (
-        toys.run(policy(sketch(), seed, population=12), tiles_cost, 24) for seed in (5, 5, 6)
+        toys.run_policy(policy(sketch(), seed, population=12), tiles_cost, 24) for seed in (5, 5, 6)
     )
     assert first == repeated
     assert first != other_seed
@@ -143,7 +143,7 @@ def test_a_resumed_policy_continues_as_the_original(where: Any) -> None:
     """After ``n_startup`` trials, a policy that is told about them continues as the policy that proposed them."""
     options = {"population": 8, "generations": 1, "n_startup": 8}
     original = policy(where(), **options)
-    trials = toys.run(original, tiles_cost, 16)
+    trials = toys.run_policy(original, tiles_cost, 16)
     resumed = policy(where(), **options)
     resumed.tell(trials[:6])
     resumed.tell(trials[6:])
@@ -158,8 +158,8 @@ def test_it_finds_faster_programs_than_random_search() -> None:
     def best(trials: list[Trial]) -> float:
         return min(trial.cost for trial in trials)
 
-    bests = [best(toys.run(policy(sketch(), seed, population=24), tiles_cost, 48, 16)) for seed in (0, 1)]
-    by_chance = [best(toys.run(Random(sketch(), seed=seed), tiles_cost, 48)) for seed in range(8)]
+    bests = [best(toys.run_policy(policy(sketch(), seed, population=24), tiles_cost, 48, 16)) for seed in (0, 1)]
+    by_chance = [best(toys.run_policy(Random(sketch(), seed=seed), tiles_cost, 48)) for seed in range(8)]
     assert np.median(bests) < np.median(by_chance)
 
 
@@ -183,12 +183,12 @@ def test_trials_without_a_program_are_ignored() -> None:
 
 
 def test_a_run_without_a_success_continues() -> None:
-    assert len(toys.run(policy(sketch()), toys.all_invalid, 24)) == 24
+    assert len(toys.run_policy(policy(sketch()), toys.simulate_invalid, 24)) == 24
 
 
 def test_a_small_space_is_proposed_wholly() -> None:
     space = sketch("gemm:1x1x2")
-    trials = toys.run(policy(space), tiles_cost, 1000)
+    trials = toys.run_policy(policy(space), tiles_cost, 1000)
     assert {trial.config for trial in trials} == set(space.enumerate())
 
 

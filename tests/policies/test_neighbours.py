@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from searchlab.conformance import toys
 from searchlab.space import Choose, Config, Knob, Space
 from searchlab.workload import parse_workload
 from searchlab_policies.neighbours import (
@@ -22,7 +23,6 @@ from searchlab_policies.neighbours import (
     vary_knob,
 )
 from searchlab_spaces.parameters import Parameters
-from tests.support import toys
 
 
 def make_listed_space() -> Parameters:

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from searchlab.conformance import toys
 from searchlab.errors import SearchlabError
 from searchlab.records import Trial
 from searchlab.space import Config
 from searchlab_policies.neighbours import hamming_distance
 from searchlab_policies.one_plus_one import OnePlusOne
 from searchlab_policies.random import Random
-from tests.support import toys
 from tests.support.autotvm import read_recording, repeat_run
 
 
@@ -67,25 +67,32 @@ def test_the_rate_of_the_best_in_a_window_is_the_next() -> None:
 
 def test_trials_of_other_runs_have_the_initial_rate() -> None:
     policy = OnePlusOne(toys.Large(), seed=0, rate=0.3, window=4)
-    earlier_trials = toys.run(Random(toys.Large(), seed=1), toys.smooth, 8)
+    earlier_trials = toys.run_policy(Random(toys.Large(), seed=1), toys.simulate_smooth, 8)
     policy.warm_start(earlier_trials)
     assert policy.rate == 0.3
     assert policy.parent == min(earlier_trials, key=lambda trial: trial.cost).config
 
 
 def test_beats_random_search() -> None:
-    best = [min(t.cost for t in toys.run(OnePlusOne(toys.Large(), seed=s), toys.smooth, 96, 1)) for s in range(8)]
-    chance = [min(t.cost for t in toys.run(Random(toys.Large(), seed=s), toys.smooth, 96)) for s in range(8)]
+    best = [
+        min(t.cost for t in toys.run_policy(OnePlusOne(toys.Large(), seed=s), toys.simulate_smooth, 96, 1))
+        for s in range(8)
+    ]
+    chance = [
+        min(t.cost for t in toys.run_policy(Random(toys.Large(), seed=s), toys.simulate_smooth, 96)) for s in range(8)
+    ]
     assert np.median(best) < 0.85 * np.median(chance)
 
 
 def test_knobs_may_depend_on_each_other() -> None:
-    trials = toys.run(OnePlusOne(toys.Dependent(), seed=0), toys.flaky, 1000, 1)
+    trials = toys.run_policy(OnePlusOne(toys.Dependent(), seed=0), toys.simulate_flaky, 1000, 1)
     assert len({trial.config for trial in trials}) == 192
 
 
 def test_a_config_without_knobs() -> None:
-    assert [trial.config for trial in toys.run(OnePlusOne(toys.NoKnobs(), seed=0), toys.smooth, 4)] == [Config()]
+    assert [trial.config for trial in toys.run_policy(OnePlusOne(toys.NoKnobs(), seed=0), toys.simulate_smooth, 4)] == [
+        Config()
+    ]
 
 
 @pytest.mark.parametrize(

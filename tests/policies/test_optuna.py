@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from searchlab.conformance import toys
 from searchlab.errors import InvalidConfig, SearchlabError
 from searchlab.policy import Policy
 from searchlab.records import Measurement
@@ -26,7 +27,6 @@ from searchlab_policies.optuna.tpe import Tpe
 from searchlab_policies.qmc import Qmc
 from searchlab_policies.random import Random
 from searchlab_spaces.templates.knobs import ReorderKnob
-from tests.support import toys
 from tests.support.spaces.products import ORDERS
 
 # --- parameters -------------------------------------------------------------------------------------
@@ -37,7 +37,7 @@ def choose_from(values: dict[str, Value]) -> Callable[[Part], Value]:
 
 
 def test_a_tile_is_a_parameter_for_each_factor_that_is_open() -> None:
-    parts = split_knob(Knob("t", toys.tiles(8, 3)))
+    parts = split_knob(Knob("t", toys.list_tiles(8, 3)))
     assert [(part.name, list(part.values)) for part in parts] == [("t[2]", [1, 2, 4, 8]), ("t[1]", [1, 2, 4, 8])]
     assert [part.name for part in split_knob(Knob("t", [(1, 2), (2, 2), (1, 3)]))] == ["t[1]", "t[0]"]
     assert [part.position for part in split_knob(Knob("t", [(4, 1), "none", (2, 2)]))] == [None], (
@@ -59,7 +59,7 @@ def test_an_order_of_loops_is_one_category() -> None:
     [(2, 2, (2, 2, 2)), (8, 1, (1, 1, 8)), (8, 8, (1, 1, 8)), (4, 8, (1, 2, 4)), (1, 8, (1, 8, 1))],
 )
 def test_an_impossible_factor_becomes_the_nearest_possible(inner: int, middle: int, tile: tuple[int, ...]) -> None:
-    knob = Knob("t", toys.tiles(8, 3))
+    knob = Knob("t", toys.list_tiles(8, 3))
     assert choose_nearest(knob, split_knob(knob), choose_from({"t[2]": inner, "t[1]": middle})) == tile
 
 
@@ -112,7 +112,9 @@ def test_what_all_configs_share() -> None:
 
 
 def best(kind: type[Policy], seed: int, trials: int = 96, **options: Any) -> float:
-    return min(trial.cost for trial in toys.run(kind(toys.Large(), seed=seed, **options), toys.smooth, trials))
+    return min(
+        trial.cost for trial in toys.run_policy(kind(toys.Large(), seed=seed, **options), toys.simulate_smooth, trials)
+    )
 
 
 @pytest.mark.parametrize(("kind", "seeds", "factor"), [(Tpe, 6, 0.85), (CmaEs, 6, 0.85), (Qmc, 24, 1.0)])
@@ -132,7 +134,7 @@ def test_a_batch_is_not_copies_of_one_config(kind: type[OptunaPolicy]) -> None:
     if kind is Gp:
         pytest.importorskip("torch")
     policy = kind(toys.Large(), seed=0)
-    policy.tell(toys.run(Random(toys.Large(), seed=1), toys.smooth, 32))
+    policy.tell(toys.run_policy(Random(toys.Large(), seed=1), toys.simulate_smooth, 32))
     batch = [tuple(policy.parameters.encode(config)[0].values()) for config in policy.ask(8)]
     distances = [
         sum(a != b for a, b in zip(proposal, two, strict=True))
@@ -150,10 +152,10 @@ def test_learns_which_configs_fail(kind: type[OptunaPolicy]) -> None:
         pytest.importorskip("torch")
 
     def cost(config: Config) -> Measurement:
-        return toys.smooth(config) if config["pack"] else toys.failed_measurement("build_error", "made up")
+        return toys.simulate_smooth(config) if config["pack"] else toys.failed_measurement("build_error", "made up")
 
     options: dict[str, Any] = {"candidates": 64, "local_searches": 2} if kind is Gp else {}
-    runs = [toys.run(kind(toys.Large(), seed=seed, **options), cost, 48) for seed in (1, 2)]
+    runs = [toys.run_policy(kind(toys.Large(), seed=seed, **options), cost, 48) for seed in (1, 2)]
     failed = np.array([[np.isinf(trial.cost) for trial in trials] for trials in runs])
     assert failed[:, :16].mean() > 0.2
     assert failed[:, 24:].mean() < 0.3
@@ -163,10 +165,12 @@ def test_generations_move_the_distribution() -> None:
     """The mean ends nearer to where the trials are fast than where it began, the middle."""
     policy = CmaEs(toys.Large(), seed=0)
     first = policy.ask(32)
-    policy.tell(toys.trials_of(first, toys.smooth))
-    toys.run(policy, toys.smooth, 96)
+    policy.tell(toys.trials_of(first, toys.simulate_smooth))
+    toys.run_policy(policy, toys.simulate_smooth, 96)
     last_batch = policy.ask(32)
-    assert np.median([toys.smooth(c).cost for c in last_batch]) < 0.8 * np.median([toys.smooth(c).cost for c in first])
+    assert np.median([toys.simulate_smooth(c).cost for c in last_batch]) < 0.8 * np.median(
+        [toys.simulate_smooth(c).cost for c in first]
+    )
 
 
 def test_a_sequence_covers_each_knob_evenly() -> None:
@@ -186,8 +190,8 @@ def test_trials_of_another_space_change_nothing(kind: type[Policy], space: Space
     """But where random numbers come from: so 16 of them, which are no members, are told between those that are."""
     if kind is Gp:
         pytest.importorskip("torch")
-    foreign = toys.run(Random(toys.Small(), seed=1), toys.flaky, 16)
-    earlier_trials = toys.run(Random(space, seed=1), toys.flaky, 24)
+    foreign = toys.run_policy(Random(toys.Small(), seed=1), toys.simulate_flaky, 16)
+    earlier_trials = toys.run_policy(Random(space, seed=1), toys.simulate_flaky, 24)
     policy = kind(space, seed=0)
     policy.tell(foreign + earlier_trials)
     configs = list(policy.ask(8))
@@ -201,7 +205,7 @@ def test_trials_of_another_space_change_nothing(kind: type[Policy], space: Space
 
 def test_the_best_and_the_latest_are_remembered() -> None:
     policy = Tpe(toys.Large(), seed=0, memory=16)
-    earlier_trials = toys.run(Random(toys.Large(), seed=1), toys.smooth, 100)
+    earlier_trials = toys.run_policy(Random(toys.Large(), seed=1), toys.simulate_smooth, 100)
     policy.tell(earlier_trials)
     log_costs = [np.log(trial.cost) for trial in policy.trials_to_model()]
     costs = [np.log(trial.cost) for trial in earlier_trials]
@@ -220,7 +224,7 @@ def test_optuna_is_as_talkative_as_before(kind: type[Policy], caplog: pytest.Log
     optuna.logging.enable_propagation()
     try:
         with caplog.at_level(logging.DEBUG):
-            toys.run(kind(toys.Small(), seed=0), toys.flaky, 24)
+            toys.run_policy(kind(toys.Small(), seed=0), toys.simulate_flaky, 24)
     finally:
         optuna.logging.disable_propagation()
     assert optuna.logging.get_verbosity() == level
@@ -232,7 +236,7 @@ def test_what_the_gaussian_process_needs_is_named() -> None:
         "import sys; sys.modules['torch'] = None\n"
         "from searchlab.errors import SearchlabError\n"
         "from searchlab_policies.optuna.gp import Gp\n"
-        "from tests.support import toys\n"
+        "from searchlab.conformance import toys\n"
         "try: Gp(toys.Small(), seed=0)\n"
         "except SearchlabError as error: print(error)\n"
     )

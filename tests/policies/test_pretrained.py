@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from searchlab.conformance import toys
 from searchlab.costmodel import BoundCostModel, OtherTask, compute_scores
 from searchlab.costmodel.features import KnobFeatures
 from searchlab.records import Measurement, Trial
@@ -13,7 +14,6 @@ from searchlab.space import Config
 from searchlab_costmodels.pretrained import Pretrained as Model
 from searchlab_policies.pretrained import Pretrained
 from searchlab_policies.random import Random
-from tests.support import toys
 
 
 def policy(tasks: list[list[Trial]], seed: int = 0) -> Pretrained:
@@ -25,15 +25,17 @@ def policy(tasks: list[list[Trial]], seed: int = 0) -> Pretrained:
 
 
 def reverse(config: Config) -> Measurement:
-    return toys.successful_measurement(1e-3 / min(toys.smooth(config).cost, 1.0))
+    return toys.successful_measurement(1e-3 / min(toys.simulate_smooth(config).cost, 1.0))
 
 
-def run_earlier(cost: Any = toys.smooth) -> list[Trial]:
-    return toys.trials_of([trial.config for trial in toys.run(Random(toys.Large(), seed=9), toys.smooth, 128)], cost)
+def run_earlier(cost: Any = toys.simulate_smooth) -> list[Trial]:
+    return toys.trials_of(
+        [trial.config for trial in toys.run_policy(Random(toys.Large(), seed=9), toys.simulate_smooth, 128)], cost
+    )
 
 
 def costs(configs: Any) -> float:
-    return float(np.median([min(toys.smooth(config).cost, 1.0) for config in configs]))
+    return float(np.median([min(toys.simulate_smooth(config).cost, 1.0) for config in configs]))
 
 
 def test_the_first_batch_comes_from_other_workloads() -> None:
@@ -44,7 +46,7 @@ def test_the_first_batch_comes_from_other_workloads() -> None:
 
 def test_its_own_trials_take_over_from_misleading_ones() -> None:
     misled = policy([run_earlier(reverse)])
-    trials = toys.run(misled, toys.smooth, 96)
+    trials = toys.run_policy(misled, toys.simulate_smooth, 96)
     first, last = ([trial.config for trial in part] for part in (trials[:16], trials[-16:]))
     assert costs(last) < 0.7 * costs(first)
 
@@ -57,5 +59,5 @@ def test_without_other_workloads_the_first_trials_are_random() -> None:
         [run_earlier()[:1]],
         [toys.trials_of(toys.Large().probe(8), lambda config: toys.failed_measurement("crash", ""))],
     ):
-        trials = toys.run(policy(tasks), toys.smooth, 64)
+        trials = toys.run_policy(policy(tasks), toys.simulate_smooth, 64)
         assert costs([trial.config for trial in trials[-16:]]) < costs([trial.config for trial in trials[:16]])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from searchlab.arrays import Floats
+from searchlab.conformance import toys
 from searchlab.costmodel import BoundCostModel, compute_scores
 from searchlab.costmodel.bound import OtherTask
 from searchlab.costmodel.features import KnobFeatures, make_features
@@ -28,7 +29,6 @@ from searchlab_policies.pruner import (
     compute_utilization,
 )
 from searchlab_spaces.templates import KnobTemplate
-from tests.support import toys
 from tests.support.policies import CPU, make_restricted
 
 SPACE = KnobTemplate(parse_workload("gemm:64x64x64"), CPU)
@@ -95,8 +95,8 @@ def test_batches_come_from_the_draft_and_then_from_the_model() -> None:
     at_random = estimate([space.sample(np.random.default_rng(1)) for _ in range(8)])
     batch = pruner.ask(4)
     assert np.median(estimate(batch)) > np.median(at_random)
-    pruner.tell(toys.trials_of(batch, toys.smooth))
-    pruner.tell(toys.trials_of(pruner.ask(4), toys.smooth))
+    pruner.tell(toys.trials_of(batch, toys.simulate_smooth))
+    pruner.tell(toys.trials_of(pruner.ask(4), toys.simulate_smooth))
     assert pruner.cost_model.fitted and len(set(pruner.ask(4)) - set(pruner.seen)) == 0
 
 

@@ -7,17 +7,17 @@ from collections.abc import Container
 import numpy as np
 import pytest
 
+from searchlab.conformance import toys
 from searchlab.policy import NeverTwice
 from searchlab.records import Trial
 from searchlab.space import Config, Space
 from searchlab_policies.qmc import Qmc, count_draws_to_cover
 from searchlab_policies.random import Random
-from tests.support import toys
 from tests.support.spaces.products import Product
 
 
 def tell(policy: NeverTwice, configs: list[Config]) -> None:
-    policy.tell([Trial(i, config, toys.smooth(config)) for i, config in enumerate(configs)])
+    policy.tell([Trial(i, config, toys.simulate_smooth(config)) for i, config in enumerate(configs)])
 
 
 class Counted(Product):

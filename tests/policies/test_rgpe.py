@@ -8,20 +8,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+from searchlab.conformance import toys
 from searchlab.records import Measurement, Trial
 from searchlab.space import Config
 from searchlab_policies.gaussian_process import GaussianProcess, compute_matern_kernel, compute_squared_distances
 from searchlab_policies.random import Random
 from searchlab_policies.rgpe import Rgpe, compute_ranking_weights
-from tests.support import toys
 
 
 def reverse(config: Config) -> Measurement:
-    return toys.successful_measurement(1e-3 / min(toys.smooth(config).cost, 1.0))
+    return toys.successful_measurement(1e-3 / min(toys.simulate_smooth(config).cost, 1.0))
 
 
-def run_earlier(measure: Callable[[Config], Measurement] = toys.smooth, n: int = 48) -> list[Trial]:
-    configs = [trial.config for trial in toys.run(Random(toys.Large(), seed=9), toys.smooth, n)]
+def run_earlier(measure: Callable[[Config], Measurement] = toys.simulate_smooth, n: int = 48) -> list[Trial]:
+    configs = [trial.config for trial in toys.run_policy(Random(toys.Large(), seed=9), toys.simulate_smooth, n)]
     return toys.trials_of(configs, measure)
 
 
@@ -32,22 +32,22 @@ def policy(*tasks: Sequence[Trial], **options: Any) -> Rgpe:
 
 
 def median_cost(trials: Sequence[Trial]) -> float:
-    return float(np.median([min(toys.smooth(trial.config).cost, 1.0) for trial in trials]))
+    return float(np.median([min(toys.simulate_smooth(trial.config).cost, 1.0) for trial in trials]))
 
 
 def test_earlier_runs_select_the_first_trials() -> None:
-    at_random = median_cost(toys.run(policy(), toys.smooth, 8))
-    assert median_cost(toys.run(policy(run_earlier()), toys.smooth, 8)) < 0.7 * at_random
+    at_random = median_cost(toys.run_policy(policy(), toys.simulate_smooth, 8))
+    assert median_cost(toys.run_policy(policy(run_earlier()), toys.simulate_smooth, 8)) < 0.7 * at_random
 
 
 def test_earlier_runs_that_mislead_lose_their_weight() -> None:
-    misled = toys.run(policy(run_earlier(reverse), run_earlier(reverse)), toys.smooth, 48)
+    misled = toys.run_policy(policy(run_earlier(reverse), run_earlier(reverse)), toys.simulate_smooth, 48)
     assert median_cost(misled[-16:]) < 0.7 * median_cost(misled[:8])
 
 
 def test_failed_or_few_trials_of_earlier_runs_are_fine() -> None:
     failed = toys.trials_of(toys.Large().probe(8), lambda config: toys.failed_measurement("crash", ""))
-    assert len(toys.run(policy(run_earlier(n=1), failed, []), toys.smooth, 16)) == 16
+    assert len(toys.run_policy(policy(run_earlier(n=1), failed, []), toys.simulate_smooth, 16)) == 16
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from searchlab.conformance import toys
 from searchlab.errors import SearchlabError
 from searchlab.records import Measurement
 from searchlab.space import Config
 from searchlab_policies.random import Random
 from searchlab_policies.tabu_grey_wolf import TabuGreyWolf, Wolf, recombine
-from tests.support import toys
 from tests.support.autotvm import read_recording, repeat_run
 
 
@@ -29,7 +29,7 @@ def test_a_batch_ends_with_the_iteration() -> None:
     for _ in range(6):
         batch = policy.ask(64)
         sizes.append(len(batch))
-        policy.tell(toys.trials_of(batch, toys.smooth, sum(sizes)))
+        policy.tell(toys.trials_of(batch, toys.simulate_smooth, sum(sizes)))
     assert sizes[0] == 8, "the first pack"
     assert max(sizes[1:]) <= 5, "the leaders have no children"
 
@@ -37,7 +37,7 @@ def test_a_batch_ends_with_the_iteration() -> None:
 def make_stuck_policy(repaired: bool) -> TabuGreyWolf:
     """A policy whose pack consists of copies of one wolf."""
     policy = TabuGreyWolf(toys.Large(), seed=0, repaired=repaired)
-    policy.tell(toys.trials_of(policy.ask(8), toys.smooth))
+    policy.tell(toys.trials_of(policy.ask(8), toys.simulate_smooth))
     policy._pack = [min(policy._pack, key=lambda wolf: wolf.cost)] * 8
     policy._begin_iteration()
     return policy
@@ -53,16 +53,16 @@ def test_stagnation_replaces_the_slowest_wolves() -> None:
     policy.ask(1)
     assert not policy._is_hunting and len(policy._waiting_indices) == 2, "of three, one has been asked for"
     best = policy._pack[0]
-    policy.tell(toys.trials_of([next(iter(policy._pending_roles))], toys.smooth, 8))
-    policy.tell(toys.trials_of(policy.ask(8), toys.smooth, 9))
+    policy.tell(toys.trials_of([next(iter(policy._pending_roles))], toys.simulate_smooth, 8))
+    policy.tell(toys.trials_of(policy.ask(8), toys.simulate_smooth, 9))
     assert best in policy._pack
 
 
 def proposals(unit: float, **options: Any) -> list[Config]:
     def cost(config: Config) -> Measurement:
-        return Measurement((unit * toys.smooth(config).cost,), program="made up")
+        return Measurement((unit * toys.simulate_smooth(config).cost,), program="made up")
 
-    return [trial.config for trial in toys.run(TabuGreyWolf(toys.Large(), seed=0, **options), cost, 96, 1)]
+    return [trial.config for trial in toys.run_policy(TabuGreyWolf(toys.Large(), seed=0, **options), cost, 96, 1)]
 
 
 def test_repaired_it_does_not_depend_on_the_unit_of_time() -> None:
@@ -74,7 +74,7 @@ def test_the_temperature_falls_over_the_budget() -> None:
     heats = []
     for trials in (16, 64, 200):
         policy = TabuGreyWolf(toys.Large(), seed=0, repaired=True, budget=128)
-        toys.run(policy, toys.smooth, trials, 1)
+        toys.run_policy(policy, toys.simulate_smooth, trials, 1)
         heats.append(policy._current_temperature)
     assert heats[0] > heats[1] > heats[2]
     assert heats[2] < 0.01
@@ -94,7 +94,7 @@ def test_a_child_takes_each_knob_from_a_parent(space: Any) -> None:
 def test_after_a_warm_start_the_fastest_are_the_pack() -> None:
     space = toys.Large()
     policy = TabuGreyWolf(space, seed=0)
-    earlier_trials = toys.run(Random(space, seed=1), toys.smooth, 32)
+    earlier_trials = toys.run_policy(Random(space, seed=1), toys.simulate_smooth, 32)
     policy.warm_start(earlier_trials)
     fastest = sorted(earlier_trials, key=lambda trial: trial.cost)[:8]
     assert policy._pack == [Wolf(trial.config, trial.cost * 1e3) for trial in fastest]
@@ -103,7 +103,9 @@ def test_after_a_warm_start_the_fastest_are_the_pack() -> None:
 
 def test_repaired_it_beats_random_search() -> None:
     def median_best(kind: Any, **options: Any) -> float:
-        runs = [toys.run(kind(toys.Large(), seed=seed, **options), toys.smooth, 96, 1) for seed in range(6)]
+        runs = [
+            toys.run_policy(kind(toys.Large(), seed=seed, **options), toys.simulate_smooth, 96, 1) for seed in range(6)
+        ]
         return float(np.median([min(trial.cost for trial in run) for run in runs]))
 
     assert median_best(TabuGreyWolf, repaired=True, budget=96) < median_best(Random)

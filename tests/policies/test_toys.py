@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from searchlab.conformance import toys
 from searchlab.errors import InvalidConfig
 from searchlab.space import Config, Space
-from tests.support import toys
 
 
 @pytest.mark.parametrize(
@@ -34,10 +34,10 @@ def test_later_knobs_depend_on_earlier_ones() -> None:
 
 def test_toy_costs_fail_as_often_as_intended() -> None:
     configs = toys.Large().sample_new(np.random.default_rng(0), 1000, ())
-    assert 0.2 < np.mean([np.isinf(toys.flaky(config).cost) for config in configs]) < 0.5
-    assert len({toys.flaky(config).failure for config in configs}) > 5
-    assert 0 < np.mean([np.isinf(toys.smooth(config).cost) for config in configs]) < 0.1
-    assert {toys.all_equal(config).cost for config in configs} == {1e-3}
+    assert 0.2 < np.mean([np.isinf(toys.simulate_flaky(config).cost) for config in configs]) < 0.5
+    assert len({toys.simulate_flaky(config).failure for config in configs}) > 5
+    assert 0 < np.mean([np.isinf(toys.simulate_smooth(config).cost) for config in configs]) < 0.1
+    assert {toys.simulate_equal(config).cost for config in configs} == {1e-3}
 
 
 def test_most_toy_configs_have_schedules() -> None:

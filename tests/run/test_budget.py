@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from searchlab.analysis import report
+from searchlab.conformance import toys
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.budget import Budget
 from searchlab.log.forecast import RunStatus, forecast
@@ -24,7 +25,6 @@ from searchlab.run.execute import execute_run
 from searchlab.run.study import Study
 from searchlab.run.tune import tune
 from searchlab.space import Config
-from tests.support import toys
 from tests.support.cli import searchlab
 from tests.support.logs import HEADER, read_deterministic_part, write_table
 
@@ -33,7 +33,7 @@ BATCH = 4
 
 def charged_cost(config: Config) -> Measurement:
     """Building and running take much longer than the policy."""
-    return replace(toys.flaky(config), build_seconds=3.0, run_seconds=2.0)
+    return replace(toys.simulate_flaky(config), build_seconds=3.0, run_seconds=2.0)
 
 
 @pytest.fixture
@@ -76,7 +76,12 @@ def test_a_run_ends_with_the_batch_that_spends_its_seconds(table: Path, tmp_path
 def test_callbacks_receive_the_charged_seconds(table: Path, tmp_path: Path) -> None:
     settings = {"measure": {"kind": "table", "path": str(table)}, "trials": 10, "batch": BATCH}
     study = Study.from_dict(
-        {"workloads": [toys.WORKLOAD], "spaces": ["tests.support.toys:Small"], "policies": ["random"], **settings}
+        {
+            "workloads": [toys.WORKLOAD],
+            "spaces": ["searchlab.conformance.toys:Small"],
+            "policies": ["random"],
+            **settings,
+        }
     )
     ((study_run,), _) = study.plan()
     for _ in ("measured", "replayed"):
@@ -194,7 +199,7 @@ def test_a_study_with_seconds_is_planned_run_and_reported(table: Path, tmp_path:
     seconds = charged_seconds(table, tmp_path, 30)
     spec: dict[str, Any] = {
         "workloads": [str(toys.WORKLOAD)],
-        "spaces": ["tests.support.toys:Small"],
+        "spaces": ["searchlab.conformance.toys:Small"],
         "seeds": 3,
         "seconds": seconds,
         "policies": ["random", {"name": "random", "label": "stops", "stop_after": 6, "batch": 2, "seconds": 1e6}],
@@ -224,7 +229,7 @@ def test_the_command_stops_without_a_gain_and_reports_it(table: Path, tmp_path: 
         "tune",
         str(toys.WORKLOAD),
         "--space",
-        "tests.support.toys:Small",
+        "searchlab.conformance.toys:Small",
         "--policy",
         "random",
         "--batch",

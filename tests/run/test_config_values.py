@@ -12,10 +12,9 @@ import pytest
 
 import searchlab
 from searchlab import Config, InvalidConfig, Knob, ProductSpace, SearchlabError
-from searchlab.conformance import policy_checks, run_checks
+from searchlab.conformance import policy_checks, run_checks, toys
 from searchlab.policy import Policy
 from searchlab.space import Space
-from tests.support import toys
 from tests.support.logs import write_table
 
 KNOBS = [Knob("unroll", [0, 16, 64]), Knob("fuse", [False, True]), Knob("tile", [(1, 8), (8, 1)])]
@@ -105,7 +104,7 @@ class Unhashable(Proposes):
 
 @pytest.mark.parametrize("policy", [Proposes, Unhashable])
 def test_a_policy_is_named_before_anything_is_measured(policy: type[Policy], tmp_path: Path) -> None:
-    write_table(tmp_path / "table.jsonl", toys.Small(), toys.flaky)
+    write_table(tmp_path / "table.jsonl", toys.Small(), toys.simulate_flaky)
     with pytest.raises(SearchlabError, match=policy.__name__):
         searchlab.tune(
             toys.WORKLOAD,

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from searchlab.analysis import report
+from searchlab.conformance import toys
 from searchlab.errors import SearchlabError
 from searchlab.log.read import read_log
 from searchlab.log.writer import check_log
 from searchlab.run.study import Study
 from searchlab.run.tune import tune
-from tests.support import toys
 from tests.support.logs import read_deterministic_part, write_table
 
 STOPS = "tests.support.stopping:Stops"
@@ -22,7 +22,7 @@ STOPS = "tests.support.stopping:Stops"
 
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
-    return write_table(tmp_path / "table.jsonl", toys.Small(), toys.flaky)
+    return write_table(tmp_path / "table.jsonl", toys.Small(), toys.simulate_flaky)
 
 
 def run(table: Path, log: Path, trials: int = 20, policy: Any = STOPS, **options: Any) -> list[str]:
@@ -90,7 +90,7 @@ def test_a_study_is_reported_with_the_runs_that_ended(table: Path, tmp_path: Pat
     study = Study.from_dict(
         {
             "workloads": [str(toys.WORKLOAD)],
-            "spaces": ["tests.support.toys:Small"],
+            "spaces": ["searchlab.conformance.toys:Small"],
             "seeds": 3,
             "trials": 30,
             "policies": ["random", {"name": STOPS, "label": "stops", "batch": 2}],

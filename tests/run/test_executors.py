@@ -104,7 +104,7 @@ def test_a_run_that_fails_does_not_end_the_others(tmp_path: Path, jobs: int) -> 
 def test_the_command_line_reports_complete_runs_and_exits_with_1(tmp_path: Path) -> None:
     table_study(tmp_path)
     (tmp_path / "study.toml").write_text(
-        "workloads = ['gemm:64x64x64']\nspaces = ['tests.support.toys:Small']\nseeds = 2\ntrials = 12\n"
+        "workloads = ['gemm:64x64x64']\nspaces = ['searchlab.conformance.toys:Small']\nseeds = 2\ntrials = 12\n"
         "policies = ['grid', { name = 'tests.support.failing:BadPolicy', options = { how = 'ask' } }]\n"
         "target = { kind = 'llvm' }\nmeasure = { kind = 'table', path = 'table.jsonl' }\n"
         "executor = { name = 'local', options = { jobs = 2 } }\n"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from searchlab.conformance import policy_checks, run_checks
+from searchlab.conformance import policy_checks, run_checks, toys
 from searchlab.errors import SearchlabError
 from searchlab.log.format import Record
 from searchlab.log.read import read_log
@@ -16,7 +16,6 @@ from searchlab.log.writer import LogWriter, check_log
 from searchlab.run.study import Study
 from searchlab.run.tune import tune
 from searchlab.space import Choose, Config, Knob
-from tests.support import toys
 from tests.support.cli import run_python, searchlab
 from tests.support.failing import MODEL_FAULTS
 from tests.support.logs import HEADER, write_table
@@ -26,7 +25,7 @@ FILE = "tests/support/failing.py"
 
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
-    return write_table(tmp_path / "table.jsonl", toys.Small(), toys.smooth)
+    return write_table(tmp_path / "table.jsonl", toys.Small(), toys.simulate_smooth)
 
 
 def run(table: Path, log: Path, policy: str | dict[str, Any], **options: Any) -> None:
@@ -90,7 +89,7 @@ def test_a_policy_that_fails_in_a_job_is_named_too(table: Path, tmp_path: Path) 
     study = Study.from_dict(
         {
             "workloads": ["gemm:64x64x64"],
-            "spaces": [{"name": "tests.support.toys:Small"}],
+            "spaces": [{"name": "searchlab.conformance.toys:Small"}],
             "policies": [{"name": "tests.support.failing:BadPolicy", "options": {"how": "ask"}}],
             "seeds": 2,
             "trials": 12,
@@ -109,7 +108,7 @@ def test_the_command_line_shows_tracebacks_on_request(table: Path, tmp_path: Pat
         "tune",
         "gemm:64x64x64",
         "--space",
-        "tests.support.toys:Small",
+        "searchlab.conformance.toys:Small",
         "--policy",
         "tests.support.failing:BadPolicy,how=tell",
         "--log",
@@ -145,7 +144,7 @@ def words(table: Path, log: Path, how: str) -> list[Any]:
         "tune",
         "gemm:64x64x64",
         "--space",
-        "tests.support.toys:Small",
+        "searchlab.conformance.toys:Small",
         "--policy",
         f"tests.support.failing:BadPolicy,how={how}",
         "--log",

@@ -14,13 +14,13 @@ import pytest
 
 import searchlab
 from searchlab import Config, SearchlabError
+from searchlab.conformance import toys
 from searchlab.errors import SearchlabWarning
+from searchlab.foreign_code import convert_foreign_errors
 from searchlab.log.read import read_log
-from searchlab.model.tasks import load_model
-from searchlab.plugins import convert_foreign_errors
+from searchlab.model.load import load_model
 from searchlab.policy import NeverTwice
 from searchlab.records import Trial, describe_failures
-from tests.support import toys
 from tests.support.cli import searchlab as command
 from tests.support.logs import write_table
 
@@ -65,7 +65,7 @@ class Faulty(NeverTwice):
 @pytest.mark.parametrize("method", ["ask", "tell"])
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_policy_that_misbehaves_is_named(method: str, fault: str, tmp_path: Path) -> None:
-    table = write_table(tmp_path / "table.jsonl", toys.Small(), toys.flaky)
+    table = write_table(tmp_path / "table.jsonl", toys.Small(), toys.simulate_flaky)
     log = tmp_path / "run.jsonl"
     with pytest.raises(SearchlabError, match=f"Faulty' failed in {method}"):
         searchlab.tune(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from searchlab.conformance import toys
 from searchlab.errors import SearchlabError
 from searchlab.log import writer
 from searchlab.log.format import Log
@@ -15,12 +16,11 @@ from searchlab.log.plan import JSON_COPY_NAME, TOML_COPY_NAME, read_study_copies
 from searchlab.log.read import read_existing_log
 from searchlab.run import open as opening
 from searchlab.run.study import Study
-from tests.support import toys
 from tests.support.logs import write_table
 
 STUDY = """# A question.
 workloads = ["gemm:64x64x64"]
-spaces = [{ name = "tests.support.toys:Small", label = "small" }]
+spaces = [{ name = "searchlab.conformance.toys:Small", label = "small" }]
 policies = ["random"]
 trials = 4
 batch = 4
@@ -31,7 +31,7 @@ measure = { kind = "table", path = "tables" }
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    write_table(tmp_path / "tables" / "Small.jsonl", toys.Small(), toys.flaky)
+    write_table(tmp_path / "tables" / "Small.jsonl", toys.Small(), toys.simulate_flaky)
     (tmp_path / "study.toml").write_text(STUDY)
     return tmp_path / "study.toml"
 
@@ -77,7 +77,7 @@ def test_a_study_from_a_script_is_kept_completely(file: Path, tmp_path: Path) ->
 
 SPEC = {
     "workloads": ["gemm:64x64x64"],
-    "spaces": ["tests.support.toys:Small"],
+    "spaces": ["searchlab.conformance.toys:Small"],
     "trials": 4,
     "batch": 4,
     "target": {"kind": "llvm"},

@@ -7,21 +7,21 @@ from pathlib import Path
 import pytest
 
 from searchlab.analysis.read import read_runs
+from searchlab.conformance import toys
 from searchlab.errors import SearchlabError
 from searchlab.log.read import find_logs
 from searchlab.run.study import Study
-from tests.support import toys
 from tests.support.logs import write_table
 
 LABELS = ["plan.json", "report", "a.jsonl", "x" * 300, "a/../../b", "..", "a\0b\nc", "é" * 200, "study-as-run.toml"]
 
 
 def study_of(tmp_path: Path, labels: list[str]) -> Study:
-    table = write_table(tmp_path / "table.jsonl", toys.Small(), toys.smooth)
+    table = write_table(tmp_path / "table.jsonl", toys.Small(), toys.simulate_smooth)
     return Study.from_dict(
         {
             "workloads": [str(toys.WORKLOAD)],
-            "spaces": ["tests.support.toys:Small"],
+            "spaces": ["searchlab.conformance.toys:Small"],
             "trials": 2,
             "batch": 2,
             "seeds": 1,

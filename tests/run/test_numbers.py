@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from searchlab import SearchlabError, Study
-from searchlab.cli.terminal import parse_json_object, parse_name_and_value
+from searchlab.cli.parameters import parse_measure, parse_name_and_value
 from searchlab.costmodel import make_cost_model
 from searchlab.measure.settings import LocalSettings
 from searchlab.options import Seconds, Seed, Trials, check_option
@@ -84,7 +84,7 @@ def test_data_that_contains_itself_is_refused() -> None:
         Study.from_dict(data)
     deep = "[" * 100_000
     with pytest.raises(SearchlabError, match="JSON"):
-        parse_json_object('{"kind": ' + deep, "--measure")
+        parse_measure('{"kind": ' + deep)
     assert parse_name_and_value(f"x={deep}") == ("x", deep)
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from searchlab import SearchlabError, Study, load_log, tune
+from searchlab.conformance import toys
 from searchlab.errors import SearchlabWarning
 from searchlab.log import read as log_read
 from searchlab.log.read import read_header
 from searchlab.run.strategy import Strategy
 from searchlab.space import Space
-from tests.support import toys
 from tests.support.logs import write_table
 
 SEEDS = 4
@@ -23,11 +23,11 @@ SEEDS = 4
 
 @pytest.fixture
 def study(tmp_path: Path) -> Study:
-    write_table(tmp_path / "table.jsonl", toys.Small(), toys.flaky)
+    write_table(tmp_path / "table.jsonl", toys.Small(), toys.simulate_flaky)
     return Study.from_dict(
         {
             "workloads": [str(toys.WORKLOAD)],
-            "spaces": ["tests.support.toys:Small"],
+            "spaces": ["searchlab.conformance.toys:Small"],
             "policies": ["random", "xgb"],
             "seeds": SEEDS,
             "trials": 16,

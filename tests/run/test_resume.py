@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
+from searchlab.conformance import toys
 from searchlab.errors import SearchlabError
 from searchlab.log.read import read_log
 from searchlab.log.result import load_log
 from searchlab.policy import POLICIES
 from searchlab.records import Trial
 from searchlab.run.tune import tune
-from tests.support import toys
 from tests.support.logs import read_deterministic_part, write_table
 from tests.support.policies import OPTIONS, space_for, strategies
 
@@ -50,7 +50,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tables")
     for policy in ("random", "metaschedule"):
         for where in SPACES:
-            write_table(folder / f"{policy}-{where}.jsonl", space_for(policy, where), toys.flaky)
+            write_table(folder / f"{policy}-{where}.jsonl", space_for(policy, where), toys.simulate_flaky)
     return folder
 
 

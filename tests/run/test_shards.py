@@ -50,7 +50,7 @@ def test_shards_in_two_directories_are_the_study_together(tmp_path: Path) -> Non
 def test_a_shard_on_the_command_line(tmp_path: Path) -> None:
     table_study(tmp_path)
     (tmp_path / "study.toml").write_text(
-        "workloads = ['gemm:64x64x64']\nspaces = ['tests.support.toys:Small']\nseeds = 4\ntrials = 12\n"
+        "workloads = ['gemm:64x64x64']\nspaces = ['searchlab.conformance.toys:Small']\nseeds = 4\ntrials = 12\n"
         "policies = ['grid']\ntarget = { kind = 'llvm' }\nmeasure = { kind = 'table', path = 'table.jsonl' }\n"
     )
     result = searchlab("run", tmp_path / "study.toml", "--out", tmp_path / "out", "--shard", "2/2")

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from searchlab.conformance import toys
 from searchlab.errors import SearchlabError
 from searchlab.run.plan import derive_seed
 from searchlab.run.study import Study
-from tests.support import toys
 from tests.support.logs import write_table
 
 TWINS: list[Any] = ["random", {"name": "random", "label": "twin"}, {"name": "xgb", "options": {"n_startup": 16}}]
@@ -18,10 +18,10 @@ TWINS: list[Any] = ["random", {"name": "random", "label": "twin"}, {"name": "xgb
 
 @pytest.fixture
 def study(tmp_path: Path) -> dict[str, Any]:
-    write_table(tmp_path / "tables" / "small.jsonl", toys.Small(), toys.smooth)
+    write_table(tmp_path / "tables" / "small.jsonl", toys.Small(), toys.simulate_smooth)
     return {
         "workloads": ["gemm:64x64x64"],
-        "spaces": ["tests.support.toys:Small"],
+        "spaces": ["searchlab.conformance.toys:Small"],
         "policies": TWINS,
         "seeds": 2,
         "trials": 12,

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from searchlab.analysis import report
+from searchlab.conformance import toys
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.read import read_header, read_log
 from searchlab.log.result import Result, load_log
@@ -19,7 +20,6 @@ from searchlab.records import Measurement
 from searchlab.run.study import Study
 from searchlab.run.tune import tune
 from searchlab.space import Config
-from tests.support import toys
 from tests.support.logs import write_table
 
 MEAN = {"kind": "table", "path": "table.jsonl", "statistic": "mean"}
@@ -27,7 +27,7 @@ MEAN = {"kind": "table", "path": "table.jsonl", "statistic": "mean"}
 
 def skewed(config: Config) -> Measurement:
     """Its mean and its median rank configs differently: a third repeat is an outlier for some."""
-    seconds = toys.smooth(config).seconds[0]
+    seconds = toys.simulate_smooth(config).seconds[0]
     return Measurement((seconds, seconds, seconds * (1 + 9 * (hash_of(config) % 3))))
 
 
@@ -90,7 +90,7 @@ def test_a_run_resumes_with_its_statistic() -> None:
 def test_a_study_has_one_statistic_that_its_report_uses() -> None:
     spec = {
         "workloads": [str(toys.WORKLOAD)],
-        "spaces": ["tests.support.toys:Small"],
+        "spaces": ["searchlab.conformance.toys:Small"],
         "policies": ["random", "grid"],
         "trials": 12,
         "target": {"kind": "llvm"},

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from searchlab.analysis import report
+from searchlab.conformance import toys
 from searchlab.costmodel import BoundCostModel
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.read import read_log
@@ -23,14 +24,13 @@ from searchlab.run.tune import tune
 from searchlab.space import Space
 from searchlab_costmodels.scikit_learn import Ridge
 from searchlab_policies.random import Random
-from tests.support import toys
 from tests.support.logs import read_deterministic_part, write_table
 
 BASE: dict[str, Any] = {
     "workloads": ["gemm:64x64x64"],
     "spaces": [
-        {"name": "tests.support.toys:Small", "label": "small"},
-        {"name": "tests.support.toys:Dependent", "label": "dependent"},
+        {"name": "searchlab.conformance.toys:Small", "label": "small"},
+        {"name": "searchlab.conformance.toys:Dependent", "label": "dependent"},
     ],
     "policies": ["random", "grid", "evolutionary", "xgb", "tpe"],
     "seeds": 2,
@@ -43,7 +43,7 @@ BASE: dict[str, Any] = {
 @pytest.fixture
 def base(tmp_path: Path) -> dict[str, Any]:
     for kind in (toys.Small, toys.Dependent):
-        write_table(tmp_path / "tables" / f"{kind.__name__}.jsonl", kind(), toys.flaky)
+        write_table(tmp_path / "tables" / f"{kind.__name__}.jsonl", kind(), toys.simulate_flaky)
     return {**BASE, "measure": {"kind": "table", "path": "tables"}}
 
 
@@ -67,8 +67,8 @@ def test_a_study_executes_only_missing_combinations(base: dict[str, Any], tmp_pa
 
 
 def test_one_space_with_two_labels_is_reported_as_two(base: dict[str, Any], tmp_path: Path) -> None:
-    write_table(tmp_path / "t.jsonl", toys.Small(), toys.smooth)
-    spaces = [{"name": "tests.support.toys:Small", "label": label} for label in ("one", "two")]
+    write_table(tmp_path / "t.jsonl", toys.Small(), toys.simulate_smooth)
+    spaces = [{"name": "searchlab.conformance.toys:Small", "label": label} for label in ("one", "two")]
     Study.from_dict({**base, "spaces": spaces, "policies": ["random"]}, tmp_path).run(tmp_path / "out")
     rows = report(tmp_path / "out").workloads[0].strategies
     assert {row.strategy for row in rows} == {"one / random", "two / random"}

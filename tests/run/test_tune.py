@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from searchlab.conformance import toys
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.read import read_log
 from searchlab.log.result import load_log
@@ -21,7 +22,6 @@ from searchlab.space import Config, Space
 from searchlab.target import Target
 from searchlab.workload import gemm
 from searchlab_spaces.guided.gemm import GuidedGemm
-from tests.support import toys
 from tests.support.logs import write_table
 
 
@@ -52,13 +52,13 @@ class Rogue(Policy):
 )
 def test_a_policy_that_breaks_its_contract_is_found_out(how: str, message: str, tmp_path: Path) -> None:
     policy = {"name": "tests.run.test_tune:Rogue", "options": {"how": how}}
-    table = {"kind": "table", "path": str(write_table(tmp_path / "t.jsonl", toys.Small(), toys.flaky))}
+    table = {"kind": "table", "path": str(write_table(tmp_path / "t.jsonl", toys.Small(), toys.simulate_flaky))}
     with pytest.raises(SearchlabError, match=message):
         tune(toys.WORKLOAD, space=toys.Small(), policy=policy, log=tmp_path / "a.jsonl", measure=table)
 
 
 def test_a_run_without_a_success_lists_its_failures(tmp_path: Path) -> None:
-    table = write_table(tmp_path / "t.jsonl", toys.Small(), toys.all_invalid)
+    table = write_table(tmp_path / "t.jsonl", toys.Small(), toys.simulate_invalid)
     result = tune(
         toys.WORKLOAD,
         space=toys.Small(),
@@ -72,7 +72,7 @@ def test_a_run_without_a_success_lists_its_failures(tmp_path: Path) -> None:
 
 
 def test_tuning_the_log_of_another_workload_is_refused(tmp_path: Path) -> None:
-    table = write_table(tmp_path / "t.jsonl", toys.Small(), toys.smooth)
+    table = write_table(tmp_path / "t.jsonl", toys.Small(), toys.simulate_smooth)
     before = table.read_bytes()
     with pytest.raises(SearchlabError, match="belongs to a different run"):
         tune("gemm:8x8x8", space="knob-template", policy="random", log=table)
@@ -92,7 +92,7 @@ def test_the_default_space_has_programs(workload: str, space: str) -> None:
 
 def test_a_space_object_is_searched_for_its_own_target_only(tmp_path: Path, native: Target) -> None:
     space = GuidedGemm(gemm(64, 64, 64), native)
-    table = {"kind": "table", "path": str(write_table(tmp_path / "t.jsonl", space, toys.smooth))}
+    table = {"kind": "table", "path": str(write_table(tmp_path / "t.jsonl", space, toys.simulate_smooth))}
     options: dict[str, Any] = {"policy": "random", "log": tmp_path / "a.jsonl", "trials": 1, "measure": table}
     with pytest.raises(SearchlabError, match='the space is for the target .*, not for .*"arch": "sm_90"'):
         tune(space.workload, space=space, target={"kind": "cuda", "arch": "sm_90"}, **options)
@@ -105,7 +105,7 @@ def test_a_space_given_as_made_is_the_same_again_from_the_log(tmp_path: Path, na
     packed, micro_kernel = (
         GuidedGemm(gemm(64, 64, 64), native, variant=variant) for variant in ("packed", "micro-kernel")
     )
-    table = {"kind": "table", "path": str(write_table(tmp_path / "t.jsonl", packed, toys.smooth))}
+    table = {"kind": "table", "path": str(write_table(tmp_path / "t.jsonl", packed, toys.simulate_smooth))}
     options: dict[str, Any] = {"policy": "random", "log": tmp_path / "a.jsonl", "trials": 5, "measure": table}
     result = tune(packed.workload, space=packed, **options)
     assert str(load_log(options["log"]).best.schedule().trace) == str(result.best.schedule().trace)
@@ -166,7 +166,7 @@ def test_the_number_of_build_workers_changes_no_config(measurer: LocalMeasurer, 
 
 
 def test_on_trial_is_given_trials(tmp_path: Path) -> None:
-    table = write_table(tmp_path / "t.jsonl", toys.SingleChoice(), toys.smooth)
+    table = write_table(tmp_path / "t.jsonl", toys.SingleChoice(), toys.simulate_smooth)
     trials: list[Trial] = []
     tune(
         toys.WORKLOAD,
@@ -181,7 +181,7 @@ def test_on_trial_is_given_trials(tmp_path: Path) -> None:
 
 def test_a_call_that_is_refused_blocks_no_other(tmp_path: Path) -> None:
     """No log is left if the table does not contain a config that the policy asks for."""
-    table = write_table(tmp_path / "t.jsonl", toys.Small(), toys.smooth)
+    table = write_table(tmp_path / "t.jsonl", toys.Small(), toys.simulate_smooth)
     table.write_bytes(b"".join(table.read_bytes().splitlines(keepends=True)[:2]))
     common: dict[str, Any] = {"space": toys.Small(), "policy": "random", "log": tmp_path / "a.jsonl", "trials": 3}
     with pytest.raises(SearchlabError, match="contain no measurement of"):

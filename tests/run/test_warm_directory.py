@@ -8,20 +8,20 @@ from typing import Any
 import pytest
 
 from searchlab import Study, tune
+from searchlab.conformance import toys
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.read import read_header, read_log
-from tests.support import toys
 from tests.support.logs import read_deterministic_part, write_run, write_table
 
 pytestmark = pytest.mark.usefixtures("trusting")
 
-SMALL = "tests.support.toys:Small"
+SMALL = "searchlab.conformance.toys:Small"
 TARGET = {"kind": "llvm"}
 
 
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
-    return write_table(tmp_path / "table.jsonl", toys.Small(), toys.flaky)
+    return write_table(tmp_path / "table.jsonl", toys.Small(), toys.simulate_flaky)
 
 
 @pytest.fixture
@@ -29,9 +29,9 @@ def logs(tmp_path: Path) -> Path:
     """A directory with the logs a and b, which searched Small, one from another space and one without trials."""
     folder = tmp_path / "logs"
     for number, name in enumerate("ab"):
-        write_run(folder / f"{name}.jsonl", toys.Small(), toys.flaky, 20 * number, 15, created=1.0 + number)
-    write_run(folder / "deeper" / "other.jsonl", toys.Dependent(), toys.flaky, 0, 5)
-    write_run(folder / "deeper" / "empty.jsonl", toys.Small(), toys.flaky, 0, 0)
+        write_run(folder / f"{name}.jsonl", toys.Small(), toys.simulate_flaky, 20 * number, 15, created=1.0 + number)
+    write_run(folder / "deeper" / "other.jsonl", toys.Dependent(), toys.simulate_flaky, 0, 5)
+    write_run(folder / "deeper" / "empty.jsonl", toys.Small(), toys.simulate_flaky, 0, 0)
     return folder
 
 
@@ -45,8 +45,8 @@ def run(table: Path, log: Path, warm_start: Any, trials: int = 16, **changes: An
 
 def grow(logs: Path) -> None:
     """Add another run to the directory, and more trials to a run in it."""
-    write_run(logs / "c.jsonl", toys.Small(), toys.flaky, 50, 20, created=0.5)
-    write_run(logs / "a.jsonl", toys.Small(), toys.flaky, 0, 19, created=1.0)
+    write_run(logs / "c.jsonl", toys.Small(), toys.simulate_flaky, 50, 20, created=0.5)
+    write_run(logs / "a.jsonl", toys.Small(), toys.simulate_flaky, 0, 19, created=1.0)
 
 
 def test_a_directory_is_equivalent_to_its_logs(logs: Path, table: Path, tmp_path: Path) -> None:
@@ -111,17 +111,17 @@ def test_all_seeds_of_a_study_start_alike(logs: Path, table: Path, tmp_path: Pat
 
 def test_another_machine_never_counts(table: Path, tmp_path: Path) -> None:
     logs = tmp_path / "logs"
-    write_run(logs / "elsewhere.jsonl", toys.Small(), toys.smooth, 0, 15, host={"cpu": "far away"})
-    own_table = write_table(tmp_path / "here" / "t.jsonl", toys.Small(), toys.flaky)
+    write_run(logs / "elsewhere.jsonl", toys.Small(), toys.simulate_smooth, 0, 15, host={"cpu": "far away"})
+    own_table = write_table(tmp_path / "here" / "t.jsonl", toys.Small(), toys.simulate_flaky)
     header, trials = own_table.read_text().split("\n", 1)
     own_table.write_text(header.replace('"host":{}', '"host":{"cpu":"near"}') + "\n" + trials)
     with pytest.warns(SearchlabWarning, match="measured on far away are no warm start for runs on near"):
         log = run(own_table, tmp_path / "cold.jsonl", logs, trials=4)
     assert read_header(log).warm_start == ()
-    foreign_table = write_table(tmp_path / "there" / "t.jsonl", toys.Small(), toys.flaky)
+    foreign_table = write_table(tmp_path / "there" / "t.jsonl", toys.Small(), toys.simulate_flaky)
     foreign_table.write_text(header.replace('"host":{}', '"host":{"cpu":"far away"}') + "\n" + trials)
     assert len(read_header(run(foreign_table, tmp_path / "warm.jsonl", logs, trials=4)).warm_start) == 1
-    write_run(logs / "near.jsonl", toys.Small(), toys.smooth, 0, 15, created=9.0, host={"cpu": "near"})
+    write_run(logs / "near.jsonl", toys.Small(), toys.simulate_smooth, 0, 15, created=9.0, host={"cpu": "near"})
     with pytest.warns(SearchlabWarning, match="far away"):
         run(own_table, log, logs, trials=8)  # it started without trials and resumes without
     assert len(read_log(log).records) == 8 and read_header(log).warm_start == ()

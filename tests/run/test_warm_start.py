@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from searchlab.analysis.read import read_runs
+from searchlab.conformance import toys
 from searchlab.costmodel import BoundCostModel, OtherTask, compute_scores, make_cost_model
 from searchlab.costmodel.features import (
     CurveFeatures,
@@ -32,19 +33,18 @@ from searchlab.run.warm_start import WarmStart
 from searchlab.target import Target
 from searchlab.workload import parse_workload
 from searchlab_spaces.templates import KnobTemplate
-from tests.support import toys
 from tests.support.logs import read_deterministic_part, write_table
 
 pytestmark = pytest.mark.usefixtures("trusting")
 
-SMALL, DEPENDENT = "tests.support.toys:Small", "tests.support.toys:Dependent"
+SMALL, DEPENDENT = "searchlab.conformance.toys:Small", "searchlab.conformance.toys:Dependent"
 TARGET = {"kind": "llvm"}
 
 
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
-    write_table(tmp_path / "table" / "small.jsonl", toys.Small(), toys.flaky)
-    return write_table(tmp_path / "table" / "dependent.jsonl", toys.Dependent(), toys.flaky).parent
+    write_table(tmp_path / "table" / "small.jsonl", toys.Small(), toys.simulate_flaky)
+    return write_table(tmp_path / "table" / "dependent.jsonl", toys.Dependent(), toys.simulate_flaky).parent
 
 
 def run(table: Path, log: Path, space: str = SMALL, policy: Any = "random", trials: int = 24, **options: Any) -> Path:
@@ -133,7 +133,7 @@ def test_knobs_of_another_space_are_refused(policy: str, features: str | None, t
 def test_knobs_carry_over_between_shapes_of_one_space(native: Target, tmp_path: Path) -> None:
     def run_tune(shape: str, log: str, **options: Any) -> Path:
         space = KnobTemplate(parse_workload(shape), native)
-        table = write_table(tmp_path / f"table-{log}", space, toys.flaky)
+        table = write_table(tmp_path / f"table-{log}", space, toys.simulate_flaky)
         tune(
             shape,
             space="knob-template",

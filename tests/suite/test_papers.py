@@ -10,9 +10,9 @@ from types import ModuleType
 import pytest
 from rich.console import Console
 
+from searchlab.conformance import toys
 from searchlab.run.study import Study
 from searchlab.workload import parse_workload
-from tests.support import toys
 from tests.support.logs import write_table
 
 ROOT = Path(__file__).parents[2]
@@ -20,7 +20,7 @@ STUDY = """# A paper.
 #
 #   python studies/papers/verdicts.py study.toml    # about 1 minute
 workloads = ["gemm:64x64x64"]
-spaces = [{ name = "tests.support.toys:Small", label = "small" }]
+spaces = [{ name = "searchlab.conformance.toys:Small", label = "small" }]
 policies = ["random", "grid"]
 trials = 4
 measure = { kind = "table", path = "tables" }
@@ -70,7 +70,7 @@ def test_a_study_without_a_suite(
     verdicts: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trusting: None
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    write_table(tmp_path / "tables" / "table.jsonl", toys.Small(parse_workload("gemm:64x64x64")), toys.smooth)
+    write_table(tmp_path / "tables" / "table.jsonl", toys.Small(parse_workload("gemm:64x64x64")), toys.simulate_smooth)
     study = tmp_path / "study.toml"
     study.write_text(STUDY)
     tested = verdicts.test(study, "dev", 2, 1, Console(quiet=True))

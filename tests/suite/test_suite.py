@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from searchlab.analysis import Comparison, summarize
 from searchlab.analysis import compare as searchlab_compare
+from searchlab.conformance import toys
 from searchlab.errors import SearchlabError
 from searchlab.log.columns import Columns
 from searchlab.log.format import Passes
@@ -40,7 +41,6 @@ from searchlab.suite.trajectories import (
 )
 from searchlab.suite.verify import seal, verify_result, verify_suite
 from tests.log.test_columns import are_equal
-from tests.support import toys
 from tests.support.cli import imported_packages, searchlab
 from tests.support.logs import write_table
 from tests.support.suites import TABLES
@@ -514,9 +514,9 @@ def test_a_replay_in_another_process_trusts_what_this_one_does(tmp_path: Path) -
     (directory / "tables").mkdir(parents=True)
     (directory / "suite.toml").write_text(
         'version = "toys"\ntitle = "toys"\nlicence = "CC0-1.0"\ntrials = 8\nseeds = 1\n[[tables]]\nname = "small"\n'
-        'split = "dev"\nworkload = "gemm:64x64x64"\nspace = { name = "tests.support.toys:Small" }\n'
+        'split = "dev"\nworkload = "gemm:64x64x64"\nspace = { name = "searchlab.conformance.toys:Small" }\n'
     )
-    log = write_table(directory / "tables" / "small.jsonl", toys.Small(), toys.smooth, counted=True)
+    log = write_table(directory / "tables" / "small.jsonl", toys.Small(), toys.simulate_smooth, counted=True)
     compress_log(log, log.with_name("small.parquet"))
     with trust_plugins():
         assert searchlab("suite", "run", directory, "--policy", "random", "--out", tmp_path / "out").returncode == 0

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from searchlab.conformance import toys
 from searchlab.run.study import Study
 from searchlab.workload import parse_workload
 from searchlab_policies.neighbours import hamming_distance
-from tests.support import toys
 from tests.support.benchmarks import SUITE, script
 from tests.support.logs import write_table
 
@@ -19,7 +19,7 @@ walks, questions = script("walks", SUITE), script("questions", SUITE)
 
 STUDY = """
 workloads = ["gemm:64x64x64"]
-spaces = [{ name = "tests.support.toys:Small", label = "small" }]
+spaces = [{ name = "searchlab.conformance.toys:Small", label = "small" }]
 policies = ["random", "greedy-ils"]
 seeds = 2
 trials = 16
@@ -41,7 +41,7 @@ def test_real_runs_are_compared_with_tables_and_described(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     space = toys.Small(parse_workload("gemm:64x64x64"))
-    write_table(tmp_path / "tables" / "table.jsonl", space, toys.smooth)
+    write_table(tmp_path / "tables" / "table.jsonl", space, toys.simulate_smooth)
     Path("study.toml").write_text(STUDY)
     Study.load("study.toml").run("real", progress=False)
     walks.main(["study.toml", "--out", "walks"])
@@ -96,7 +96,7 @@ def test_without_random_search_a_space_cannot_be_described(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], trusting: None
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    write_table(tmp_path / "tables" / "table.jsonl", toys.Small(parse_workload("gemm:64x64x64")), toys.smooth)
+    write_table(tmp_path / "tables" / "table.jsonl", toys.Small(parse_workload("gemm:64x64x64")), toys.simulate_smooth)
     Path("study.toml").write_text(STUDY.replace('"random"', '"grid"'))
     Study.load("study.toml").run("real", progress=False)
     with pytest.raises(SystemExit):
@@ -111,7 +111,7 @@ def test_strategies_without_a_common_workload_are_not_compared(
     for size, policy in ((64, "random"), (32, "grid")):
         workload = f"gemm:{size}x{size}x{size}"
         table = write_table(
-            tmp_path / f"tables{size}" / "table.jsonl", toys.Small(parse_workload(workload)), toys.smooth
+            tmp_path / f"tables{size}" / "table.jsonl", toys.Small(parse_workload(workload)), toys.simulate_smooth
         )
         study = STUDY.replace("gemm:64x64x64", workload).replace('"random", "greedy-ils"', f'"{policy}"')
         Path("study.toml").write_text(study.replace('path = "tables"', f'path = "{table.parent}"'))

@@ -13,22 +13,22 @@ from typing import Any
 
 import numpy as np
 
+from searchlab.conformance import toys
 from searchlab.executors.contract import RunExecutor
 from searchlab.policy import NeverTwice
 from searchlab.run.dispatch import RunOutcome, StudyContext
 from searchlab.run.study import Study
 from searchlab.space import Space
-from tests.support import toys
 from tests.support.logs import read_deterministic_part, write_table
 
 
 def table_study(folder: Path, **changes: Any) -> Study:
     """Return a study of 4 runs over a table in ``folder``, with some keys replaced by ``changes``."""
     if not (folder / "table.jsonl").exists():
-        write_table(folder / "table.jsonl", toys.Small(), toys.flaky)
+        write_table(folder / "table.jsonl", toys.Small(), toys.simulate_flaky)
     data = {
         "workloads": ["gemm:64x64x64"],
-        "spaces": [{"name": "tests.support.toys:Small"}],
+        "spaces": [{"name": "searchlab.conformance.toys:Small"}],
         "policies": ["random", "grid"],
         "seeds": 2,
         "trials": 12,

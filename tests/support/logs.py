@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
+from searchlab.conformance.toys import SimulateFunction
 from searchlab.log.format import Header, Record
 from searchlab.log.writer import LogWriter
 from searchlab.plugins import Plugin
 from searchlab.records import Measurement, Trial
 from searchlab.space import Config, Space
-from tests.support.toys import SimulateFunction
 
 HEADER = Header(
     workload="gemm:64x64x64",

@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from searchlab.conformance import toys
 from searchlab.costmodel import CostModel
 from searchlab.costmodel.features import Features
 from searchlab.space import Config
-
-from . import toys
 
 
 class Oracle(CostModel):
@@ -31,4 +30,4 @@ class ByCost(Features):
 
     def __call__(self, configs: Any) -> Any:
         self.requested: list[Config] = [*getattr(self, "requested", []), *configs]
-        return np.array([[min(toys.smooth(config).cost, 1.0)] for config in configs])
+        return np.array([[min(toys.simulate_smooth(config).cost, 1.0)] for config in configs])

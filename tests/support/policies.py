@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from searchlab.conformance import toys
 from searchlab.costmodel import BoundCostModel
 from searchlab.costmodel.features import KnobFeatures
 from searchlab.policy import POLICIES, Policy
@@ -17,7 +18,6 @@ from searchlab.workload import parse_workload
 from searchlab_costmodels.xgboost import XGBoost
 from searchlab_spaces.parameters import Parameters
 from searchlab_spaces.sketch import Sketch
-from tests.support import toys
 
 OPTIONS: dict[str, dict[str, Any]] = {
     # Small populations and short anneals, because these tests do not depend on the quality of proposals.

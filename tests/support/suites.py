@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from searchlab.conformance import toys
 from searchlab.conformance.toys import SimulateFunction
 from searchlab.log.format import Header, Record
 from searchlab.log.writer import LogWriter, compress_log
@@ -12,13 +13,12 @@ from searchlab.records import Trial
 from searchlab.space import SPACES
 from searchlab.target import resolve_target
 from searchlab.workload import parse_workload
-from tests.support import toys
 
 TABLES: dict[str, tuple[str, str, str, int, SimulateFunction]] = {
-    "gemm-4x5x6-knob-1t": ("dev", "gemm:4x5x6", "knob-template", 1, toys.smooth),
-    "gemm-16x16x16-guided-1t": ("test", "gemm:16x16x16", "guided-gemm", 1, toys.smooth),
-    "gemm-16x16x16-guided-2t": ("test", "gemm:16x16x16", "guided-gemm", 2, toys.smooth),
-    "gemm-4x6x5-knob-1t": ("test", "gemm:4x6x5", "knob-template", 1, toys.flaky),
+    "gemm-4x5x6-knob-1t": ("dev", "gemm:4x5x6", "knob-template", 1, toys.simulate_smooth),
+    "gemm-16x16x16-guided-1t": ("test", "gemm:16x16x16", "guided-gemm", 1, toys.simulate_smooth),
+    "gemm-16x16x16-guided-2t": ("test", "gemm:16x16x16", "guided-gemm", 2, toys.simulate_smooth),
+    "gemm-4x6x5-knob-1t": ("test", "gemm:4x6x5", "knob-template", 1, toys.simulate_flaky),
 }
 """Name -> split, workload, space, threads, times. Two tables are of one workload; the last holds failures."""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from searchlab.conformance import toys
 from searchlab.errors import SearchlabError
 from searchlab.log.format import Header, Record
 from searchlab.log.read import read_log
@@ -20,7 +21,6 @@ from searchlab.run.study import Study
 from searchlab.space import Config
 from searchlab.tables.build import build_tables, choose_passes, plan_tables, runs_for_tables, table_study
 from searchlab.tables.info import TableInfo, named_values, versions_text
-from tests.support import toys
 from tests.support.logs import write_table
 from tests.support.spaces.targets import UNOPTIMIZED
 
@@ -36,7 +36,12 @@ def ignore_trials(*_: object) -> OnChargedTrial:
 
 
 def small_study(**more: object) -> Study:
-    data = {"workloads": [GEMM], "spaces": ["tests.support.toys:Small"], "policies": ["grid", "xgb"], "seeds": 3}
+    data = {
+        "workloads": [GEMM],
+        "spaces": ["searchlab.conformance.toys:Small"],
+        "policies": ["grid", "xgb"],
+        "seeds": 3,
+    }
     return Study.from_dict({**data, "measure": QUICK, **more})
 
 
@@ -94,7 +99,7 @@ def test_a_sample_resumes_and_is_compressed_when_complete(tmp_path: Path) -> Non
 def test_a_study_gives_a_table_of_each_workload_and_space() -> None:
     study = small_study(
         workloads=[GEMM, "gemm:64x64x64", "conv2d:1x8x8x8x8x3x3"],
-        spaces=[{"name": "tests.support.toys:Small", "label": "small"}, "guided-gemm"],
+        spaces=[{"name": "searchlab.conformance.toys:Small", "label": "small"}, "guided-gemm"],
         warm_start=[],
         target={"kind": "llvm", "mcpu": "skylake-avx512", "num-cores": 2},  # a space may differ from CPU to CPU
     )
@@ -170,9 +175,9 @@ def test_info_describes_a_table(tmp_path: Path) -> None:
 
 
 def test_info_of_logs_without_configs_and_without_success(tmp_path: Path) -> None:
-    info = TableInfo(read_log(write_table(tmp_path / "a.jsonl", toys.Small(), toys.flaky))).to_json()
+    info = TableInfo(read_log(write_table(tmp_path / "a.jsonl", toys.Small(), toys.simulate_flaky))).to_json()
     assert info["exhaustive"] is None and info["space_size"] is None and info["noise"] == 0
-    info = TableInfo(read_log(write_table(tmp_path / "b.jsonl", toys.Small(), toys.all_invalid))).to_json()
+    info = TableInfo(read_log(write_table(tmp_path / "b.jsonl", toys.Small(), toys.simulate_invalid))).to_json()
     assert info["failures"] == {"invalid": 120} and "gflops" not in info and info["noise"] is None
 
 

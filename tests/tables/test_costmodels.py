@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from searchlab.conformance import toys
 from searchlab.errors import SearchlabError
 from searchlab.log.format import Header, Record
 from searchlab.log.writer import LogWriter
@@ -19,7 +20,6 @@ from searchlab.tables.costmodels import evaluate, mean_quality
 from searchlab.target import Target
 from searchlab.workload import parse_workload
 from searchlab_spaces.templates import KnobTemplate
-from tests.support import toys
 from tests.support.cli import searchlab
 
 pytestmark = pytest.mark.usefixtures("trusting")
@@ -28,7 +28,12 @@ MODELS = [Plugin("xgboost"), Plugin("xgboost", {"objective": "rank"}), Plugin("r
 
 
 def write(
-    path: Path, space: Space, name: str, trials: int = 80, cost: toys.SimulateFunction = toys.smooth, seed: int = 0
+    path: Path,
+    space: Space,
+    name: str,
+    trials: int = 80,
+    cost: toys.SimulateFunction = toys.simulate_smooth,
+    seed: int = 0,
 ) -> Path:
     header = Header(
         workload=str(space.workload),
@@ -50,8 +55,8 @@ def write(
 @pytest.fixture(scope="module")
 def toy_logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("logs")
-    write(folder / "large.jsonl", toys.Large(), "tests.support.toys:Large", 150)
-    write(folder / "dependent.jsonl", toys.Dependent(), "tests.support.toys:Dependent", 150)
+    write(folder / "large.jsonl", toys.Large(), "searchlab.conformance.toys:Large", 150)
+    write(folder / "dependent.jsonl", toys.Dependent(), "searchlab.conformance.toys:Dependent", 150)
     return folder
 
 
@@ -132,7 +137,7 @@ def test_bad_input_is_named_in_the_error(
 ) -> None:
     (tmp_path / "empty").mkdir()
     if logs == ["few.jsonl"]:
-        write(tmp_path / "few.jsonl", toys.Large(), "tests.support.toys:Large", 7, toys.all_equal)
+        write(tmp_path / "few.jsonl", toys.Large(), "searchlab.conformance.toys:Large", 7, toys.simulate_equal)
     where = toy_logs if logs == ["large.jsonl"] else tmp_path
     with pytest.raises(SearchlabError, match=message):
         evaluate([where / name for name in logs], **({"models": MODELS} | options))

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from searchlab.conformance import toys
 from searchlab.log.format import Log
 from searchlab.log.read import read_log
 from searchlab.measure.suite import find_suite
@@ -17,7 +18,6 @@ from searchlab.space import Config
 from searchlab.tables.info import TableInfo
 from searchlab.tables.landscape import Landscape, encode, mean_distance, percent
 from searchlab_policies.neighbours import hamming_distance
-from tests.support import toys
 from tests.support.logs import write_table
 
 TABLE = "gemm-64x64x64-trace-1t"  # 1,458 configs
@@ -73,7 +73,7 @@ def test_a_sample_has_no_optima_but_a_correlation(log: Log) -> None:
 
 
 def test_a_single_config_has_no_landscape(tmp_path: Path) -> None:
-    write_table(tmp_path / "a.jsonl", toys.Small(), toys.smooth, counted=True)
+    write_table(tmp_path / "a.jsonl", toys.Small(), toys.simulate_smooth, counted=True)
     complete = TableInfo(read_log(tmp_path / "a.jsonl")).landscape
     assert complete.failures == 0 and complete.autocorrelation is not None and complete.autocorrelation > 0.3
     records = read_log(tmp_path / "a.jsonl")

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from searchlab.conformance import toys
 from searchlab.errors import SearchlabError
 from searchlab.log.format import Log
 from searchlab.log.read import read_log
@@ -24,7 +25,6 @@ from searchlab.space import Config, Space
 from searchlab.tables.build import build_tables, plan_tables, runs_for_tables, table_study
 from searchlab.tables.info import TableInfo, explain_unsteadiness
 from searchlab.tables.passes import BLOCK_SIZE, FINAL_PASS, MAX_TRIES, PassTimer
-from tests.support import toys
 
 GEMM = "gemm:32x32x32"
 QUICK = {"kind": "local", "repeat": 2, "min_repeat_ms": 0}

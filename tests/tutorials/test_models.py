@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from searchlab.model.tasks import load_model, tasks_of
+from searchlab.model.load import load_model
+from searchlab.model.tasks import tasks_of
 from searchlab.space import SPACES
 from searchlab.target import resolve_target
 

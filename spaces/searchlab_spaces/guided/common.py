@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from searchlab.target import Target
 
 if TYPE_CHECKING:
+    import tvm
     from tvm.s_tir import Schedule
     from tvm.s_tir.schedule import LoopRV, SBlockRV
 
@@ -33,6 +34,13 @@ def count_registers(target: Target) -> int:
     if has("mve"):
         return 8
     return 16 if (has("sse2") and not has("avx512f")) or (has("neon") and has("aclass") and has("v7")) else 32
+
+
+def make_untraced_schedule(module: tvm.IRModule) -> Schedule:
+    """Return a schedule without a trace, of a program that is not a transformation of the workload's function."""
+    from tvm.s_tir import Schedule
+
+    return Schedule._create_non_traced(module)
 
 
 def inline_consumers(sch: Schedule, block: SBlockRV) -> SBlockRV:

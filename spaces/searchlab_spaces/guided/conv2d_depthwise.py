@@ -20,7 +20,7 @@ from searchlab.target import Target
 from searchlab.workload import Conv2d
 
 from ..tiles import list_divisors
-from .common import EDGE_ANNOTATION, MIN_PARALLEL_FLOPS, inline_consumers
+from .common import EDGE_ANNOTATION, MIN_PARALLEL_FLOPS, inline_consumers, make_untraced_schedule
 from .conv2d_common import accumulator_range, is_balanced
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class Depthwise:
             sch.parallel(task)
         # This must be last, because it prevents unroll, vectorize and parallel.
         sch.decompose_reduction(conv, ry)
-        return sch.copy()
+        return make_untraced_schedule(sch.mod)
 
     def _schedule_image(self, sch: Schedule) -> None:
         """Copy rows of the image without bound checks.

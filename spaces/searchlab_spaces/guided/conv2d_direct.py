@@ -20,7 +20,7 @@ from searchlab.target import Target
 from searchlab.workload import Conv2d
 
 from ..tiles import list_divisors
-from .common import EDGE_ANNOTATION, inline_consumers
+from .common import EDGE_ANNOTATION, inline_consumers, make_untraced_schedule
 from .conv2d_common import (
     accumulator_range,
     choose_even_shares,
@@ -246,7 +246,7 @@ class Direct:
     def _omit_padding(self, sch: Schedule, height: int, width: int) -> Schedule:
         """Omit a tile's products with rows of padding and, if the tile is as wide as the image, with columns of it."""
         import tvm
-        from tvm.s_tir import SBlockRealize, Schedule
+        from tvm.s_tir import SBlockRealize
         from tvm.tirx import For, IfThenElse, IntImm, Var
         from tvm.tirx import all as both
         from tvm_ffi import structural_map, structural_walk
@@ -288,7 +288,7 @@ class Direct:
             return For(node.loop_var, node.min, node.extent, node.kind, body, node.thread_binding, node.annotations)
 
         main = structural_map(sch.mod["main"], [(SBlockRealize, restrict_product), (For, restrict_rows)])
-        return Schedule(tvm.IRModule({"main": main}))
+        return make_untraced_schedule(tvm.IRModule({"main": main}))
 
     def _pack_operands(self, channels: int) -> tuple[Schedule, SBlockRV | None, SBlockRV, SBlockRV, SBlockRV]:
         """Pack weights and sums. Return the schedule and four blocks.

@@ -19,7 +19,7 @@ from searchlab.space import Choose, Knob
 from searchlab.target import Target
 from searchlab.workload import Conv2d
 
-from .common import EDGE_ANNOTATION, UNROLLED_STEPS, inline_consumers
+from .common import EDGE_ANNOTATION, UNROLLED_STEPS, inline_consumers, make_untraced_schedule
 from .conv2d_common import accumulator_range, is_worth_parallelizing, schedule_padding, vector_counts
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class Winograd:
         sch.decompose_reduction("gemm", chunks)
         for half in ("image", "image_rows", "kernels", "kernel_rows", "tiles", "tile_rows"):
             sch.decompose_reduction(half, sch.get_loops(half)[-2])
-        return sch.copy()
+        return make_untraced_schedule(sch.mod)
 
     def _schedule_kernels(self, sch: Schedule) -> LoopRV:
         """Schedule the transforms of the kernels, and return the outermost loop."""

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 from searchlab.workload import PACK
 
+from .common import make_untraced_schedule
+
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
     from tvm.tirx import PrimFunc, Stmt, Var
@@ -26,7 +28,6 @@ def split_packing(sch: Schedule, name: str) -> Schedule:
         name: The argument.
     """
     import tvm
-    from tvm.s_tir import Schedule
     from tvm.tirx import SeqStmt
     from tvm_ffi import get_global_func
 
@@ -51,7 +52,7 @@ def split_packing(sch: Schedule, name: str) -> Schedule:
     }
     renew = get_global_func("s_tir.RenewDefs")  # because two functions must not share variables
     renewed_functions = {name: renew(function).with_attr("global_symbol", name) for name, function in functions.items()}
-    return Schedule(tvm.IRModule(renewed_functions))
+    return make_untraced_schedule(tvm.IRModule(renewed_functions))
 
 
 def _partition(statements: Sequence[Stmt], func: PrimFunc, weights: Var) -> tuple[list[Stmt], list[Stmt]]:

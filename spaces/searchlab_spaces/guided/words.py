@@ -21,6 +21,8 @@ import numpy as np
 from searchlab.target import Target
 from searchlab.workload import ACCUMULATED_IN
 
+from .common import make_untraced_schedule
+
 if TYPE_CHECKING:
     from tvm import te
     from tvm.s_tir import Schedule
@@ -234,7 +236,7 @@ def tensorize(
         unsigned: The unsigned operand: "a", of which a word is broadcast, or "b".
     """
     import tvm
-    from tvm.s_tir import SBlock, SBlockRealize, Schedule
+    from tvm.s_tir import SBlock, SBlockRealize
     from tvm.tirx import DeclBuffer, PrimFunc, SeqStmt
 
     name, llvm_function = _register_intrinsic(dtype, lanes, unsigned)
@@ -258,4 +260,4 @@ def tensorize(
     sum_buffers = [] if sums is None else [sums]
     root_block = SBlock([], [], [], "root", body, alloc_buffers=[*sum_buffers, *root.alloc_buffers])
     main = PrimFunc([*buffers.values()], SBlockRealize([], True, root_block), func.ret_type, func.attrs)
-    return Schedule(tvm.IRModule({"main": main}))
+    return make_untraced_schedule(tvm.IRModule({"main": main}))

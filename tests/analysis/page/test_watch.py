@@ -13,9 +13,9 @@ import pytest
 from searchlab.analysis import watch
 from searchlab.analysis.read import read_runs
 from searchlab.analysis.watch import WatchServer
+from searchlab.conformance import toys
 from searchlab.records import Trial
 from searchlab.run.study import Study
-from tests.support import toys
 from tests.support.analysis.browser import Browser, find_browser
 from tests.support.logs import write_table
 
@@ -39,11 +39,11 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[tuple[Path, Event, Thread]]:
     """Run a study whose third run waits after trial 9 until the event is set."""
-    write_table(tmp_path / "table.jsonl", toys.Small(), toys.flaky)
+    write_table(tmp_path / "table.jsonl", toys.Small(), toys.simulate_flaky)
     study = Study.from_dict(
         {
             "workloads": [str(toys.WORKLOAD)],
-            "spaces": [{"name": "tests.support.toys:Small", "label": "small"}],
+            "spaces": [{"name": "searchlab.conformance.toys:Small", "label": "small"}],
             "policies": ["random", {"name": "random", "label": "<b>markup</b>"}],
             "seeds": 2,
             "trials": 24,

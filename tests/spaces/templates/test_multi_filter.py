@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tvm.s_tir import Schedule
 
+from searchlab.conformance import toys
 from searchlab.costmodel import BoundCostModel
 from searchlab.costmodel.features import KnobFeatures
 from searchlab.errors import InvalidConfig, SearchlabError
@@ -27,7 +28,7 @@ from searchlab_spaces.templates import KnobTemplate, TemplateConfig
 from searchlab_spaces.templates import multi_filter as rooms
 from searchlab_spaces.templates.knobs import OptionKnob
 from searchlab_spaces.templates.multi_filter import FilteredProduct, MultiFilter
-from tests.support import policies, toys
+from tests.support import policies
 
 pytestmark = pytest.mark.usefixtures("language_model")  # which "llm" asks
 

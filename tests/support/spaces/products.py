@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from searchlab.conformance import toys
 from searchlab.space import Config, Knob, ProductSpace
 from searchlab_spaces.templates.knobs import ReorderKnob
-from tests.support import toys
 
 ORDERS = ((0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0))
 
@@ -15,7 +15,7 @@ class Ordered(ProductSpace):
     """A tile, and an order of three loops as a template defines it: a permutation, which is a tuple and no tile."""
 
     def __init__(self) -> None:
-        knobs = [Knob("tile", toys.tiles(8, 3)), ReorderKnob("order", ORDERS, "all")]
+        knobs = [Knob("tile", toys.list_tiles(8, 3)), ReorderKnob("order", ORDERS, "all")]
         super().__init__(toys.WORKLOAD, toys.TARGET, knobs)
 
     def schedule(self, config: Config) -> Any:
