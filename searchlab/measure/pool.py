@@ -26,9 +26,11 @@ from ..workload.base import MAX_ELEMENTS, Workload
 from . import messages
 from .channel import Deadline, wait_for_answers
 from .contract import MeasurementsByProgram, Measurer, RunSettings
-from .messages import Built, Failed, Ran, SetUp, SetUpBuilder
+from .messages import Built, Failed, Ran, SetUp, SetUpBuilder, Work
 from .process import (
     START_TIMEOUT,
+    AnswerMismatch,
+    AnswerT,
     MeasuringWorker,
     WorkerDied,
     WorkerTimeout,
@@ -160,7 +162,7 @@ class JobBatch(Generic[Job]):
             except WorkerDied as death:
                 if assignment.job is None:
                     process.fail_unless_set_up(death)
-                self._replace_process(process)
+                self.replace_process(process)
                 if assignment.job is not None:
                     self.on_worker_died(assignment.job, death, assignment.deadline.used_seconds)
         return sources
@@ -175,7 +177,13 @@ class JobBatch(Generic[Job]):
             del self.assignments[process]
             self.idle_processes.append(process)
         else:
-            self._replace_process(process)
+            self.replace_process(process)
+
+    def replace_process(self, process: MeasuringWorker) -> None:
+        """Kill ``process``, and set up a new one in its place."""
+        self.pool.discard_process(process)
+        self.assignments.pop(process, None)
+        self.mark_busy(self.pool.start_process(self.set_up_message), None, START_TIMEOUT)
 
     def _receive(self, process: MeasuringWorker, assignment: Assignment[Job]) -> None:
         if assignment.job is not None:
@@ -187,10 +195,67 @@ class JobBatch(Generic[Job]):
         else:
             self.mark_busy(process, None, START_TIMEOUT)
 
-    def _replace_process(self, process: MeasuringWorker) -> None:
-        self.pool.discard_process(process)
-        self.assignments.pop(process, None)
-        self.mark_busy(self.pool.start_process(self.set_up_message), None, START_TIMEOUT)
+
+class MessageBatch(JobBatch[int], Generic[AnswerT]):
+    """A batch of messages, each of which has one answer. Each job is a message's index.
+
+    A message whose answer does not belong to it is sent once more, because an earlier candidate may have written it.
+
+    Args:
+        pool: The processes.
+        set_up_message: The message that sets up a process.
+        process_count: The number of processes.
+        messages: The messages.
+        answer_type: The type of each answer, unless it is Failed.
+        timeout: The time limit for each answer, in seconds.
+        can_continue: Returns whether a process can receive more messages after a failure.
+    """
+
+    def __init__(
+        self,
+        pool: WorkerPool,
+        set_up_message: SetUp,
+        process_count: int,
+        messages: Sequence[Work],
+        answer_type: type[AnswerT],
+        timeout: float,
+        can_continue: Callable[[Failed], bool] = lambda failed: True,
+    ) -> None:
+        super().__init__(pool, set_up_message, process_count, range(len(messages)))
+        self.messages = messages
+        self.answer_type = answer_type
+        self.timeout = timeout
+        self.can_continue = can_continue
+        self.answers_by_index: dict[int, AnswerT | Failed] = {}
+        self.retried_indices: set[int] = set()
+
+    def wait_for_answer(self, index: int) -> AnswerT | Failed:
+        """Wait for the answer to a message, and return it, or how the candidate failed."""
+        while index not in self.answers_by_index:
+            self.step()
+        return self.answers_by_index[index]
+
+    def assign_jobs(self) -> Sequence[Any]:
+        while self.queue and self.idle_processes:
+            process, index = self.idle_processes.pop(), self.queue.popleft()
+            process.send(self.messages[index])
+            self.mark_busy(process, index, self.timeout)
+        return ()
+
+    def receive_answer(self, process: MeasuringWorker, index: int) -> None:
+        answer: AnswerT | Failed = process.recv(self.answer_type, Failed)
+        self.answers_by_index[index] = answer
+        if isinstance(answer, Failed) and not self.can_continue(answer):
+            self.replace_process(process)
+        else:
+            self.mark_idle(process)
+
+    def on_worker_died(self, index: int, death: WorkerDied, seconds: float) -> None:
+        if isinstance(death, AnswerMismatch) and index not in self.retried_indices:
+            self.retried_indices.add(index)
+            self.queue.appendleft(index)
+        else:
+            self.answers_by_index[index] = failure_of(death, "running", seconds)
 
 
 @dataclass(eq=False)
@@ -315,7 +380,7 @@ class _BuildBatch(JobBatch[ConfigBuild]):
             if not process.is_used:
                 return process
         if all(assignment.job is not None for assignment in self.assignments.values()):
-            self._replace_process(self.idle_processes.pop())
+            self.replace_process(self.idle_processes.pop())
         return None
 
     def receive_answer(self, process: MeasuringWorker, build: ConfigBuild) -> None:
