@@ -15,8 +15,8 @@ from ..space import Config, Space
 from ..target import Target
 from ..workload import Function, pickle_with_code
 from .contract import MeasurementsByProgram, Measurer, MeasureSettings
-from .messages import Call, Ran, SetUpFunction
-from .pool import MessageBatch, WorkerPool, measurement_of
+from .messages import Call, Ran, SetUpFunction, measurement_of
+from .pool import MessageBatch, WorkerPool
 
 
 class FunctionSettings(MeasureSettings, frozen=True, tag="function"):

@@ -17,10 +17,11 @@ from ..records import Failure, Measurement, Trial
 from ..space import Space
 from ..target import Target, check_runs_here
 from . import messages
+from .building import BuildingMeasurer
 from .code import Code, CodeFolder
 from .contract import CannotMeasure, MeasurementsByProgram, Remeasurer, RunSettings
-from .messages import Built, Failed, Ran, SetUpRunner, Work
-from .pool import BuildingMeasurer, MessageBatch, measurement_of
+from .messages import Built, Failed, Ran, SetUpRunner, Work, measurement_of
+from .pool import MessageBatch
 from .process import AnswerT
 
 

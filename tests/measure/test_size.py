@@ -9,7 +9,7 @@ import pytest
 import searchlab
 from searchlab.errors import SearchlabError
 from searchlab.measure import pool
-from searchlab.measure.pool import check_size
+from searchlab.measure.building import check_size
 
 
 @pytest.mark.parametrize(
