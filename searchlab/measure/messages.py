@@ -295,7 +295,7 @@ class Reply(msgspec.Struct, frozen=True, array_like=True):
 
     Attributes:
         number: The number of the message that it answers, counted from 1.
-        changed_state: The parts of the worker's state that the candidate has changed; see isolation.StateComparison.
+        changed_state: The parts of the worker's state that the candidate has changed; see isolation.describe_changes.
     """
 
     number: int
