@@ -441,8 +441,8 @@ def _sanitize_name(text: str) -> str:
 def _check_objective(path: Path, objective: Any) -> None:
     """Raise SearchlabError unless the objective is the time, or a rate, which is highest where the time is lowest."""
     objectives = objective if isinstance(objective, list) else [objective]
-    is_given = objectives not in ([None], [])
-    if is_given and (len(objectives) > 1 or str(objectives[0]).lower() not in ("time", *RATE_NAMES)):
+    has_objective = objectives not in ([None], [])
+    if has_objective and (len(objectives) > 1 or str(objectives[0]).lower() not in ("time", *RATE_NAMES)):
         raise SearchlabError(
             f"the objective in {path} is {objective!r}, but searchlab compares times; import a file whose objective is "
             "time"

@@ -124,17 +124,15 @@ class Workbench:
             # Whatever exception a plug-in raises while scheduling, only this trial is to fail.
             text = add_memory_limit(describe_with_line(error, "schedule: "), self.memory_limit_mb)
             return Failed("build_error", text, read_cpu_seconds() - start)
-        schedule_seconds = read_cpu_seconds() - start
         self.send(messages.Scheduled(program_hash(module)))
         if not self.recv().compile:
             return messages.Skipped()
-        start = read_cpu_seconds()
         try:
             code = compile_to_code(module, self.space.target)
         except Exception as error:  # the compiler may raise any exception, too
             text = add_memory_limit(error_text(error), self.memory_limit_mb)
-            return Failed("build_error", text, schedule_seconds + read_cpu_seconds() - start)
-        return messages.Built(code, schedule_seconds + read_cpu_seconds() - start)
+            return Failed("build_error", text, read_cpu_seconds() - start)
+        return messages.Built(code, read_cpu_seconds() - start)
 
     def call(self, config: Config, repeat: int) -> Ran | Failed:
         """Call the function, and return the costs that it returns."""
