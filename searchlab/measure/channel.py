@@ -22,8 +22,8 @@ _PIECE_BYTES = 1 << 20
 class Channel:
     """One end of a connection that carries frames. Each frame is preceded by its length in eight bytes.
 
-    The process at the other end may run a candidate that writes arbitrary bytes. Therefore :meth:`poll` never waits
-    longer than requested, even in the middle of a frame, and memory is allocated only for bytes that have arrived.
+    The process at the other end may run a candidate that writes arbitrary bytes. Therefore :meth:`poll` does not wait,
+    even in the middle of a frame, and memory is allocated only for bytes that have arrived.
 
     Args:
         file_descriptor: The descriptor of a connected stream socket. The channel takes ownership of it.
@@ -57,11 +57,13 @@ class Channel:
                 if deadline.is_over:
                     raise
 
-    def poll(self, seconds: float | None = 0.0) -> bool:
-        """Wait for up to ``seconds``, and return whether :meth:`recv` would then return or raise immediately."""
-        end_time = None if seconds is None else time.monotonic() + seconds
+    def poll(self, timeout: float | None = 0.0) -> bool:
+        """Return whether :meth:`recv` would return or raise immediately.
+
+        The rest of the frame may arrive in pieces. Each may take ``timeout`` seconds, or any time if this is None.
+        """
         while missing_bytes := self._count_missing_bytes():
-            if not wait([self._socket], None if end_time is None else max(0.0, end_time - time.monotonic())):
+            if not wait([self._socket], timeout):
                 return False
             self._socket.settimeout(0)
             try:
