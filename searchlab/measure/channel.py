@@ -130,7 +130,7 @@ class Deadline:
         self._stopped_seconds = 0.0
 
     @property
-    def seconds_left(self) -> float:
+    def seconds_to_next_check(self) -> float:
         """The number of seconds after which to check the limit again."""
         return max(0.01, min(self.slice_seconds, self.seconds - self.used_seconds))
 
@@ -159,7 +159,11 @@ def wait_for_answers(sources: Sequence[Any], deadlines: Sequence[Deadline] = ())
     """
     # The operating system does not report data that a channel has already read.
     buffered_sources = [source for source in sources if isinstance(source, Channel) and source.poll()]
-    seconds = 0.0 if buffered_sources else min([MAX_SLICE_SECONDS, *(deadline.seconds_left for deadline in deadlines)])
+    seconds = (
+        0.0
+        if buffered_sources
+        else min([MAX_SLICE_SECONDS, *(deadline.seconds_to_next_check for deadline in deadlines)])
+    )
     start = time.monotonic()
     readable_sources: list[Any] = wait(sources, seconds)
     elapsed = min(time.monotonic() - start, seconds)
