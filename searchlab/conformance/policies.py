@@ -283,7 +283,8 @@ def check_same_warm_start(subject: PolicySubject) -> None:
                 f"{len(told_trials)}"
             )
         proposals_by_repetition.append(_list_configs(run_policy(instance, simulate_flaky, 24)))
-    subject.require_same(*proposals_by_repetition, "after the same warm start")
+    first_proposals, second_proposals = proposals_by_repetition
+    subject.require_same(first_proposals, second_proposals, "after the same warm start")
 
 
 @rule(

@@ -177,7 +177,7 @@ class _FileConfig:
 
     problem: str
     number: int
-    config: dict[str, Value]
+    config: dict[str, Any]
     time: Any
     seconds_per_time_unit: float
     other_times: _Times
