@@ -132,7 +132,7 @@ class _CacheFile(msgspec.Struct):
     kernel_name: Any = None
 
 
-class _Times(msgspec.Struct):
+class _CacheTimes(msgspec.Struct):
     """The times of a config besides its time, as a cache file calls them."""
 
     times: list[NonNegativeTime] | None = None
@@ -180,7 +180,7 @@ class _FileConfig:
     config: dict[str, Any]
     time: Any
     seconds_per_time_unit: float
-    other_times: _Times
+    other_times: _CacheTimes
     seconds_per_unit: float
     values_by_name: Mapping[str, Any]
 
@@ -349,7 +349,7 @@ def _read_parameters(path: Path, cache_file: _CacheFile) -> dict[str, list[Value
 
 
 def _read_cache_record(problem: str, number: int, fields: Any, parameters: dict[str, list[Value]]) -> _FileConfig:
-    other_times = _convert(fields, _Times, problem)
+    other_times = _convert(fields, _CacheTimes, problem)
     config: dict[str, Value] = {}
     for name, choices in parameters.items():
         value = _to_parameter_value(fields.get(name))
@@ -395,7 +395,7 @@ def _read_t4_result(path: Path, problem: str, number: int, result: _T4Result, se
     times_by_name = {
         CACHE_TIMES_BY_T4_TIME[name]: time for name, time in result.times.items() if name in CACHE_TIMES_BY_T4_TIME
     }
-    other_times = _convert({**times_by_name, "timestamp": result.timestamp}, _Times, problem)
+    other_times = _convert({**times_by_name, "timestamp": result.timestamp}, _CacheTimes, problem)
     values_by_name = {str(measurement.name): measurement.value for measurement in result.measurements}
     time, time_unit = _find_t4_time(result, other_times.times or ())
     seconds_per_time_unit = _seconds_per_unit(path, time_unit) if time_unit else seconds_per_unit
