@@ -28,8 +28,8 @@ from ..records import Measurement, Statistic, Trial, compute_cost
 from ..source import files_digest, source_digest
 from ..space import Config, Knob, ProductSpace, Space, Value
 from ..target import Target
+from .building import BuildPool
 from .contract import MeasurementsByProgram, Measurer, MeasureSettings, RunSettings, SpaceCosts
-from .pool import BuildPool
 
 MIN_CONFIGS_FOR_PROCESSES = 512
 """The number of configs below which starting processes takes longer than it saves."""

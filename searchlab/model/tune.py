@@ -22,8 +22,8 @@ from ..log.result import Result
 from ..log.writer import OtherRun
 from ..machine.lock import lock_machine
 from ..machine.scratch import ScratchFolder
+from ..measure.building import can_flush
 from ..measure.local import LocalSettings
-from ..measure.pool import can_flush
 from ..measure.settings import Settings, settings_for
 from ..options import Batch, Seed, Trials, checks_arguments
 from ..plugins import Plugin, PluginSpec
