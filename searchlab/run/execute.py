@@ -100,11 +100,8 @@ def _announce_logs(runs: Sequence[Run]) -> None:
         announce(f"{trial_count:,} trials are already logged; {complete_count:,} of {len(runs):,} runs are complete")
 
 
-def warn_of_results(runs: Sequence[Run], logs: Sequence[Log]) -> None:
-    """Warn about logs that contain more trials than their runs' budgets, and about unreliable times of best programs.
-
-    No trials are removed from the logs.
-    """
+def warn_of_extra_trials(runs: Sequence[Run], logs: Sequence[Log]) -> None:
+    """Warn about logs that contain more trials than their runs' budgets. No trials are removed from the logs."""
     trial_limits = [len(run.budget.truncate(log).records) for run, log in zip(runs, logs, strict=True)]
     long_logs = [
         (log, trial_limit)
@@ -118,6 +115,10 @@ def warn_of_results(runs: Sequence[Run], logs: Sequence[Log]) -> None:
             f"{log.path} contains {len(log.records)} trials, more than the {trial_limit} requested{others_text}; "
             f"results include all trials in a log"
         )
+
+
+def warn_of_doubts(logs: Sequence[Log]) -> None:
+    """Warn about unreliable times of the best programs in ``logs``."""
     doubts = [f"{log.path}: {text}" for log in logs if (text := describe_disagreement(log))]
     if doubts:
         others_text = f"; the same happened in {len(doubts) - 1} other runs" if len(doubts) > 1 else ""

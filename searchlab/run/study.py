@@ -34,7 +34,7 @@ from ..policy import POLICIES
 from ..schema import convert, parse_toml
 from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
-from .execute import execute, warn_of_a_busy_machine, warn_of_results
+from .execute import execute, warn_of_a_busy_machine, warn_of_doubts, warn_of_extra_trials
 from .objects import UserObjects, names_for_objects
 from .plan import OnRun, Plan, Run, make_space_spec, plan_run, select_shard
 from .progress import show_progress
@@ -429,7 +429,8 @@ class Study:
                     on_ready=write_files,
                     study_runs=all_runs,
                 )
-        warn_of_results(runs, logs)
+        warn_of_extra_trials(runs, logs)
+        warn_of_doubts(logs)
         return Results(Result(log, run.space) for run, log in zip(runs, logs, strict=True))
 
     def _repr_html_(self) -> str:

@@ -17,7 +17,7 @@ from ..plugins import PluginSpec
 from ..space import Space
 from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
-from .execute import execute_run, warn_of_a_busy_machine, warn_of_results
+from .execute import execute_run, warn_of_a_busy_machine, warn_of_doubts, warn_of_extra_trials
 from .plan import DEFAULT_POLICY, OnTrial, Run, list_default_spaces, make_space_spec, plan_run
 from .progress import show_progress
 from .spec import make_budget
@@ -136,5 +136,6 @@ def tune(
         warn_of_a_busy_machine([run])
         with show_progress(progress, [run], lambda *_: on_trial) as on_run:
             complete_log = execute_run(run, on_run)
-        warn_of_results([run], [complete_log])
+        warn_of_extra_trials([run], [complete_log])
+        warn_of_doubts([complete_log])
     return Result(complete_log, run.space)
