@@ -28,7 +28,7 @@ from searchlab.model import SCHEDULERS
 from searchlab.options import describe_values
 from searchlab.plugins import Plugin, PluginKind
 from searchlab.policy import POLICIES, Origin
-from searchlab.run.spec import CostModelEntry, PluginEntry, PolicyEntry, StudySpec, SuiteSelection, schema_of_studies
+from searchlab.run.spec import CostModelEntry, PluginEntry, PolicyEntry, StudySpec, SuiteSelection, make_study_schema
 from searchlab.space import SPACES
 from searchlab.suite import leaderboard
 
@@ -333,7 +333,7 @@ TITLES_BY_STRUCT: dict[type[msgspec.Struct], str] = {
 
 def describe_study_file() -> str:
     """Return a section for each table of a study file, with its keys, from the JSON Schema of study files."""
-    definitions = schema_of_studies()["$defs"]
+    definitions = make_study_schema()["$defs"]
     if missing_names := {name for name in definitions if definitions[name].get("type") == "object"} - {
         struct.__name__ for struct in TITLES_BY_STRUCT
     }:

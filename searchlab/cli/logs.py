@@ -242,19 +242,20 @@ def table_build(
 ) -> None:
     """Measure all configs of a space, or of each workload and space of a study. To resume, repeat the command."""
     from ..run.progress import RunProgress
-    from ..tables.build import build_tables, plan_tables, runs_for_tables, table_study
+    from ..tables.build import build_tables, choose_passes, plan_tables, runs_for_tables, table_study
 
     space_plugin = parse_plugin(space, option)
     study = table_study(source, space_plugin.name, space_plugin.options, target, measure)
     runs, left_out = plan_tables(study, limit, seed)
     default_path = Path("results", "tables", Path(source).stem if source.endswith(".toml") else "")
-    tables = runs_for_tables(runs, output, default_path, passes)
+    passes = choose_passes(runs, passes)
+    runs_by_table = runs_for_tables(runs, output, default_path, passes)
     for reason in left_out:
         say(f"note: {reason}")
     with interruptible(), RunProgress(out) as progress:
-        build_tables(study, tables, progress.on_run, progress.show)
-    for planned_table in tables:
-        say(f"{planned_table.run.trials:,} configs: searchlab table info {planned_table.path}")
+        build_tables(runs_by_table, passes, progress.on_run, progress.show)
+    for path, run in runs_by_table.items():
+        say(f"{run.trials:,} configs: searchlab table info {path}")
 
 
 @table.command(name="info")

@@ -280,9 +280,9 @@ def _parse_kind_and_name(words: list[str]) -> tuple[Contract, str]:
 
 def schema() -> None:
     """Print the JSON Schema of study files, with the options of all installed plug-ins."""
-    from ..run.spec import schema_of_studies  # imported here because importing it takes longer than running `list`
+    from ..run.spec import make_study_schema  # imported here because importing it takes longer than running `list`
 
-    study_schema = schema_of_studies()
+    study_schema = make_study_schema()
     kinds_by_entry: dict[str, list[PluginKind[Any]]] = {
         "PolicyEntry": [POLICIES],
         "PluginEntry": [SPACES],

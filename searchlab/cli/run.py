@@ -21,7 +21,6 @@ from ..executors.contract import EXECUTORS, choose_executor, count_jobs
 from ..log.forecast import Forecast, RunStatus, forecast, format_duration, sum_forecasts
 from ..log.lease import is_locked
 from ..log.writer import OtherRun
-from ..machine.host import available_cores
 from ..options import Jobs, Trials
 from ..plugins import Plugin, find_unregistered_code
 from ..run.open import open_runs
@@ -105,7 +104,7 @@ def run(
     if dry_run:
         is_local = executor is None and loaded_study.spec.executor is None
         if is_local:
-            count_jobs(jobs or 1, any(run.settings.exclusive for run in runs), available_cores())  # refuses too many
+            count_jobs(jobs or 1, any(run.settings.exclusive for run in runs))  # refuses too many
         if executor_plugin := choose_executor(loaded_study.spec.executor, executor, jobs):
             EXECUTORS.check_options(executor_plugin, EXECUTORS.load(executor_plugin.name))
         _say_forecast(loaded_study, select_shard(runs, shard_number, shard_count), logs_dir, is_local, as_json)

@@ -63,7 +63,7 @@ class Subject:
         result_name: The name of one of its results in error messages.
     """
 
-    result_name: ClassVar[str]
+    result_name: ClassVar[str] = "result"
 
     plugin: Plugin
     plugin_class: type[Any]

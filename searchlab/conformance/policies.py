@@ -88,30 +88,24 @@ class PolicySubject(Subject):
         return policy
 
     def run_in(
-        self,
-        space_subject: SpaceSubject,
-        simulate: SimulateFunction = simulate_flaky,
-        *,
-        seed: int | None = None,
-        trial_count: int = 32,
+        self, space_subject: SpaceSubject, simulate: SimulateFunction = simulate_flaky, seed: int | None = None
     ) -> list[Trial]:
-        """Run a new instance in batches of eight. Every run seeds the global random streams with the same seed."""
-        with seed_global_streams(0):
-            return run_policy(self.instantiate_in(space_subject, seed), simulate, trial_count)
+        """Run a new instance for 32 trials in batches of eight."""
+        return run_policy(self.instantiate_in(space_subject, seed), simulate, 32)
 
     @cached_property
     def trials_by_space(self) -> dict[str, list[Trial]]:
         """The trials of a normal run in each of ``spaces``."""
-        return {name: self.run_in(space_subject) for name, space_subject in self.spaces.items()}
+        with seed_global_streams(0):
+            return {name: self.run_in(space_subject) for name, space_subject in self.spaces.items()}
 
     @cached_property
     def results(self) -> list[Any]:
         return [config for trials in self.trials_by_space.values() for config in _list_configs(trials)]
 
     def compute_results(self) -> list[Any]:
-        """Return the proposals of a short run in each of ``spaces``."""
-        instances = [self.instantiate_in(space_subject) for space_subject in self.spaces.values()]
-        return [config for instance in instances for config in _list_configs(run_policy(instance, simulate_flaky, 32))]
+        """Return the proposals of a normal run in each of ``spaces``."""
+        return [config for subject in self.spaces.values() for config in _list_configs(self.run_in(subject))]
 
 
 BASIC_RULES = ("signature", "starts", "runs")
@@ -289,7 +283,8 @@ def check_same_warm_start(subject: PolicySubject) -> None:
                 f"{len(told_trials)}"
             )
         proposals_by_repetition.append(_list_configs(run_policy(instance, simulate_flaky, 24)))
-    subject.require_same(*proposals_by_repetition, "after the same warm start")
+    first_proposals, second_proposals = proposals_by_repetition
+    subject.require_same(first_proposals, second_proposals, "after the same warm start")
 
 
 @rule(

@@ -51,8 +51,6 @@ WORKLOADS = (
 class SpaceSubject(Subject):
     """A space to check, for one workload and target."""
 
-    result_name = "fingerprint or sample"
-
     workload: Workload
     target: Target
 
@@ -92,8 +90,8 @@ class SpaceSubject(Subject):
     def compute_results(self) -> list[Any]:
         """Return the space's fingerprint, its default config and five samples."""
         space, rng = self.instantiate_space(), np.random.default_rng(7)
-        configs = [space.default_config(), *(space.sample(rng) for _ in range(5))]
-        return [space.fingerprint, *(config.to_json() for config in configs)]
+        samples = [space.sample(rng).to_json() for _ in range(5)]
+        return [{"fingerprint": space.fingerprint}, {"default config": space.default_config().to_json()}, *samples]
 
     @cached_property
     def samples(self) -> list[Config]:

@@ -34,8 +34,6 @@ NONSENSE = ("", "nonsense", "-1", "4x", "0x0:?")
 class WorkloadSubject(Subject):
     """A workload to check."""
 
-    result_name = "function"
-
     workload: Workload
 
     @property
@@ -56,7 +54,7 @@ class WorkloadSubject(Subject):
 
     def compute_results(self) -> list[Any]:
         """Return the hash of the workload's function."""
-        return [program_hash(self.workload.module)]
+        return [{"hash": program_hash(self.workload.module)}]
 
     def results_of(self, inputs: dict[str, Array]) -> tuple[Array, ...]:
         """Return the results of the workload's reference as a tuple."""

@@ -13,11 +13,12 @@ import math
 import re
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from itertools import combinations
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, cast
+from typing import Annotated, Any, cast
 
 import msgspec
 import numpy as np
@@ -101,6 +102,11 @@ MAX_COMBINATIONS = 10_000
 
 MAX_PLAUSIBLE_CONFIGS = 1e18
 
+STATISTIC_FUNCTIONS: dict[Statistic, Callable[[Sequence[float]], float]] = {
+    "mean": statistics.fmean,
+    "median": statistics.median,
+}
+
 CACHE_TIMES_BY_T4_TIME = {
     "runtimes": "times",
     "compilation": "compile_time",
@@ -126,7 +132,7 @@ class _CacheFile(msgspec.Struct):
     kernel_name: Any = None
 
 
-class _Times(msgspec.Struct):
+class _CacheTimes(msgspec.Struct):
     """The times of a config besides its time, as a cache file calls them."""
 
     times: list[NonNegativeTime] | None = None
@@ -156,10 +162,12 @@ class _T4Result(msgspec.Struct):
     timestamp: Any = None
 
 
-class _FileConfig(NamedTuple):
-    """A config from a file in either format, before its times are read.
+@dataclass(frozen=True)
+class _FileConfig:
+    """A config from a file in either format.
 
     Attributes:
+        problem: The beginning of an error message about it.
         number: The number of its record, from 1.
         time: Its time, or the word for its failure.
         seconds_per_time_unit: The unit of ``time``, in seconds.
@@ -167,29 +175,64 @@ class _FileConfig(NamedTuple):
         values_by_name: Values among which its throughput may be.
     """
 
+    problem: str
     number: int
-    config: dict[str, Value]
+    config: dict[str, Any]
     time: Any
     seconds_per_time_unit: float
-    other_times: _Times
+    other_times: _CacheTimes
     seconds_per_unit: float
     values_by_name: Mapping[str, Any]
 
+    @cached_property
+    def seconds_or_failure(self) -> float | str:
+        """The time in seconds, or the word for the failure. Raises SearchlabError if the time is damaged."""
+        if isinstance(self.time, str) and self.time:
+            return self.time
+        if self.time in ("", None, FAILED_TIME) or (isinstance(self.time, float) and not math.isfinite(self.time)):
+            return f"its time is {self.time!r}"
+        time = _convert(self.time, cast("type[Any]", PositiveTime), f"{self.problem}: its time is {self.time!r}")
+        return self.seconds_per_time_unit * float(time)
 
-class _MeasuredConfig(NamedTuple):
-    """A config from a file, with its measurement. Times are in seconds.
+    @cached_property
+    def repeats(self) -> tuple[float, ...]:
+        return tuple(self.seconds_per_unit * (repeat or 0.0) for repeat in self.other_times.times or ())
 
-    Attributes:
-        record: The record, without its times and failure.
-        time_or_failure: The time, or the word for the failure.
-        gflops: The throughput in GFLOP/s; NaN if unknown.
-    """
+    @property
+    def gflops(self) -> float:
+        """The only rate in GFLOP/s among its values, or NaN if there is not exactly one."""
+        rates = [
+            value for name, value in self.values_by_name.items() if name.lower() in RATE_NAMES and is_number(value)
+        ]
+        rates = [float(rate) for rate in rates if abs(rate) < 1e300]  # an integer may be larger than any float
+        return rates[0] if len(rates) == 1 else math.nan
 
-    line_number: int
-    record: Record
-    time_or_failure: float | str
-    repeats: tuple[float, ...]
-    gflops: float
+    def matches_statistic(self, statistic: Statistic) -> bool:
+        """Return whether the time is ``statistic`` of the repeats."""
+        seconds = self.seconds_or_failure
+        if isinstance(seconds, str) or not self.repeats or min(self.repeats) <= 0:
+            return False
+        return math.isclose(STATISTIC_FUNCTIONS[statistic](self.repeats), seconds, rel_tol=RELATIVE_TOLERANCE)
+
+    def to_record(self, statistic: Statistic) -> Record:
+        """Return the config's record. A time that is a different statistic of the repeats becomes the only repeat."""
+        times, unit = self.other_times, self.seconds_per_unit
+        record = Record(
+            index=0,
+            config=self.config,
+            time=_parse_timestamp(times.timestamp),
+            build_seconds=unit * (times.compile_time or 0),
+            run_seconds=(unit * (times.benchmark_time or 0) or math.fsum(self.repeats))
+            + unit * (times.verification_time or 0),
+            propose_seconds=unit * (times.strategy_time or 0),
+            train_seconds=unit * (times.framework_time or 0),
+            statistic=statistic,
+        )
+        if isinstance(result := self.seconds_or_failure, str):
+            failure = FAILURE_BY_WORD.get(result, "run_error")
+            return msgspec.structs.replace(record, failure=failure, message=result)
+        seconds = self.repeats if self.matches_statistic(statistic) else (result,)
+        return msgspec.structs.replace(record, seconds=seconds)
 
 
 def read(path: Path) -> list[ForeignTask]:
@@ -306,7 +349,7 @@ def _read_parameters(path: Path, cache_file: _CacheFile) -> dict[str, list[Value
 
 
 def _read_cache_record(problem: str, number: int, fields: Any, parameters: dict[str, list[Value]]) -> _FileConfig:
-    other_times = _convert(fields, _Times, problem)
+    other_times = _convert(fields, _CacheTimes, problem)
     config: dict[str, Value] = {}
     for name, choices in parameters.items():
         value = _to_parameter_value(fields.get(name))
@@ -317,7 +360,7 @@ def _read_cache_record(problem: str, number: int, fields: Any, parameters: dict[
         config[name] = choices[choices.index(value)]
     error, milliseconds = fields.get("__error__"), SECONDS_BY_UNIT["ms"]
     time = error if isinstance(error, str) else fields.get("time")
-    return _FileConfig(number, config, time, milliseconds, other_times, milliseconds, fields)
+    return _FileConfig(problem, number, config, time, milliseconds, other_times, milliseconds, fields)
 
 
 def _read_t4(path: Path, document: dict[str, Any], omissions: list[str]) -> ForeignTask:
@@ -352,11 +395,13 @@ def _read_t4_result(path: Path, problem: str, number: int, result: _T4Result, se
     times_by_name = {
         CACHE_TIMES_BY_T4_TIME[name]: time for name, time in result.times.items() if name in CACHE_TIMES_BY_T4_TIME
     }
-    other_times = _convert({**times_by_name, "timestamp": result.timestamp}, _Times, problem)
+    other_times = _convert({**times_by_name, "timestamp": result.timestamp}, _CacheTimes, problem)
     values_by_name = {str(measurement.name): measurement.value for measurement in result.measurements}
     time, time_unit = _find_t4_time(result, other_times.times or ())
     seconds_per_time_unit = _seconds_per_unit(path, time_unit) if time_unit else seconds_per_unit
-    return _FileConfig(number, config, time, seconds_per_time_unit, other_times, seconds_per_unit, values_by_name)
+    return _FileConfig(
+        problem, number, config, time, seconds_per_time_unit, other_times, seconds_per_unit, values_by_name
+    )
 
 
 def _find_t4_time(result: _T4Result, runtimes: Sequence[NonNegativeTime]) -> tuple[Any, Any]:
@@ -375,42 +420,6 @@ def _seconds_per_unit(path: Path, unit: Any) -> float:
     if str(unit).lower() not in SECONDS_BY_UNIT:
         raise SearchlabError(f"{path}: unknown time unit {unit!r}; known units: {', '.join(SECONDS_BY_UNIT)}")
     return SECONDS_BY_UNIT[str(unit).lower()]
-
-
-def _measure(path: Path, config: _FileConfig) -> _MeasuredConfig:
-    """Return a config with its measurement. Raises SearchlabError if its time is damaged."""
-    times, seconds_per_unit = config.other_times, config.seconds_per_unit
-    repeats = tuple(seconds_per_unit * (repeat or 0.0) for repeat in times.times or ())
-    record = Record(
-        index=0,
-        config=config.config,
-        time=_parse_timestamp(times.timestamp),
-        build_seconds=seconds_per_unit * (times.compile_time or 0),
-        run_seconds=(seconds_per_unit * (times.benchmark_time or 0) or math.fsum(repeats))
-        + seconds_per_unit * (times.verification_time or 0),
-        propose_seconds=seconds_per_unit * (times.strategy_time or 0),
-        train_seconds=seconds_per_unit * (times.framework_time or 0),
-    )
-    problem = f"{path}, record {config.number} is damaged"
-    time_or_failure = _parse_time(config.time, config.seconds_per_time_unit, problem)
-    return _MeasuredConfig(config.number, record, time_or_failure, repeats, _find_rate(config.values_by_name))
-
-
-def _parse_time(time: Any, seconds_per_unit: float, problem: str) -> float | str:
-    """Return a config's time in seconds, or the word for its failure."""
-    if isinstance(time, str) and time:
-        return time
-    if time in ("", None, FAILED_TIME) or (isinstance(time, float) and not math.isfinite(time)):
-        return f"its time is {time!r}"
-    positive_time = _convert(time, cast("type[Any]", PositiveTime), f"{problem}: its time is {time!r}")
-    return seconds_per_unit * float(positive_time)
-
-
-def _find_rate(values_by_name: Mapping[str, Any]) -> float:
-    """Return the only rate in GFLOP/s among ``values_by_name``, or NaN if there is not exactly one."""
-    rate_values = [value for name, value in values_by_name.items() if name.lower() in RATE_NAMES and is_number(value)]
-    rates = [float(value) for value in rate_values if abs(value) < 1e300]  # an integer may be larger than any float
-    return rates[0] if len(rates) == 1 else math.nan
 
 
 def _parse_timestamp(text: Any) -> float:
@@ -432,8 +441,8 @@ def _sanitize_name(text: str) -> str:
 def _check_objective(path: Path, objective: Any) -> None:
     """Raise SearchlabError unless the objective is the time, or a rate, which is highest where the time is lowest."""
     objectives = objective if isinstance(objective, list) else [objective]
-    is_given = objectives not in ([None], [])
-    if is_given and (len(objectives) > 1 or str(objectives[0]).lower() not in ("time", *RATE_NAMES)):
+    has_objective = objectives not in ([None], [])
+    if has_objective and (len(objectives) > 1 or str(objectives[0]).lower() not in ("time", *RATE_NAMES)):
         raise SearchlabError(
             f"the objective in {path} is {objective!r}, but searchlab compares times; import a file whose objective is "
             "time"
@@ -451,15 +460,14 @@ def _make_task(
 ) -> ForeignTask:
     if not file_configs:
         raise SearchlabError(f"{path} contains no records to import")
-    measured_configs = [_measure(path, file_config) for file_config in file_configs]
-    statistic = _infer_statistic(measured_configs)
+    statistic = _infer_statistic(file_configs)
     task = ForeignTask(
         format=format,
         name=name,
-        workload=_infer_workload(name, measured_configs),
+        workload=_infer_workload(name, file_configs),
         unknown_reason="",
         target={"kind": RECORDED},
-        trials=[ForeignTrial(measured.line_number, _make_record(measured, statistic)) for measured in measured_configs],
+        trials=[ForeignTrial(config.number, config.to_record(statistic)) for config in file_configs],
         host=host,
         statistic=statistic,
         omissions=tuple(omissions_in_file),
@@ -513,47 +521,19 @@ def count_plausible(parameters: Mapping[str, Sequence[Value]], configs: Sequence
     return round(min(sampling_factor * len(legal_rows), MAX_PLAUSIBLE_CONFIGS))
 
 
-STATISTIC_FUNCTIONS: dict[Statistic, Callable[[Sequence[float]], float]] = {
-    "mean": statistics.fmean,
-    "median": statistics.median,
-}
-
-
-def _matches_statistic(measured_config: _MeasuredConfig, statistic: Statistic) -> bool:
-    """Return whether a row's time is ``statistic`` of its repeats."""
-    time, repeats = measured_config.time_or_failure, measured_config.repeats
-    if isinstance(time, str) or not repeats or min(repeats) <= 0:
-        return False
-    return math.isclose(STATISTIC_FUNCTIONS[statistic](repeats), time, rel_tol=RELATIVE_TOLERANCE)
-
-
-def _infer_statistic(measured_configs: list[_MeasuredConfig]) -> Statistic:
+def _infer_statistic(file_configs: list[_FileConfig]) -> Statistic:
     """Return the statistic of the repeats that matches the time in most rows."""
-    return max(
-        STATISTIC_FUNCTIONS, key=lambda name: sum(_matches_statistic(measured, name) for measured in measured_configs)
-    )
+    return max(STATISTIC_FUNCTIONS, key=lambda name: sum(config.matches_statistic(name) for config in file_configs))
 
 
-def _make_record(measured_config: _MeasuredConfig, statistic: Statistic) -> Record:
-    """Return a row's record with its times or failure; a time that is a different statistic becomes the only repeat."""
-    changes: dict[str, Any] = {"statistic": statistic}
-    if isinstance(failure_word := measured_config.time_or_failure, str):
-        changes |= {"failure": FAILURE_BY_WORD.get(failure_word, "run_error"), "message": failure_word}
-    elif _matches_statistic(measured_config, statistic):
-        changes["seconds"] = measured_config.repeats
-    else:
-        changes["seconds"] = (measured_config.time_or_failure,)
-    return msgspec.structs.replace(measured_config.record, **changes)
-
-
-def _infer_workload(name: str, measured_configs: list[_MeasuredConfig]) -> Workload:
+def _infer_workload(name: str, file_configs: list[_FileConfig]) -> Workload:
     """Return the workload named in a file from searchlab, or a kernel, with its FLOPs if all rates agree on them."""
     if ":" in name:
         return parse_workload(name)
     flop_counts = [
-        measured.gflops * 1e9 * measured.time_or_failure
-        for measured in measured_configs
-        if isinstance(measured.time_or_failure, float)
+        config.gflops * 1e9 * config.seconds_or_failure
+        for config in file_configs
+        if isinstance(config.seconds_or_failure, float)
     ]
     flops = statistics.median(flop_counts) if flop_counts else math.nan
     is_same = math.isfinite(flops) and all(

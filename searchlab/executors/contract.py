@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..errors import SearchlabError
+from ..machine.host import available_cores
 from ..plugins import Plugin, PluginKind
 
 T = TypeVar("T")
@@ -124,7 +125,7 @@ def start_executor(plugin: Plugin, exclusive: bool, folder: Path) -> Iterator[Ru
         executor.shutdown()
 
 
-def count_jobs(jobs: int, exclusive: bool, cores: int) -> int:
+def count_jobs(jobs: int, exclusive: bool) -> int:
     """Return the number of simultaneous calls on this machine: ``jobs``, or one per core if ``jobs`` is 0.
 
     Raises:
@@ -137,4 +138,4 @@ def count_jobs(jobs: int, exclusive: bool, cores: int) -> int:
             f"the study measures on this machine, where {jobs} jobs would disturb each other's timings; set jobs to 1, "
             f'or measure on a fleet (measure = {{ kind = "rpc", ... }}) or from a table'
         )
-    return jobs or (1 if exclusive else cores)
+    return jobs or (1 if exclusive else available_cores())

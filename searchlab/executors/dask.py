@@ -71,7 +71,7 @@ class DaskExecutor(RunExecutor):
             if exclusive:
                 self._check_machines(address)
         else:
-            self._client = self._start_cluster(count_jobs(jobs, exclusive, available_cores()))
+            self._client = self._start_cluster(count_jobs(jobs, exclusive))
         # Dask logs a lost connection as a traceback.
         self._exit_stack.enter_context(silence_logging_cmgr(logging.CRITICAL))
         self._exit_stack.callback(self._client.close)

@@ -39,7 +39,7 @@ class LocalExecutor(RunExecutor):
 
     def __init__(self, exclusive: bool, folder: Path, *, jobs: int = 0, batch: Count = 8) -> None:
         self.batch = batch
-        self.jobs = count_jobs(jobs, exclusive, available_cores())
+        self.jobs = count_jobs(jobs, exclusive)
         self._thread_pool = ThreadPoolExecutor(self.jobs)  # Linux kills a process when the thread that started it ends
         self._lock = threading.Lock()
         self._workers: set[Worker] = set()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -56,7 +55,7 @@ def plan_hypertune(
     cost_models = study.spec.cost_models[:1]
     spec = msgspec.structs.replace(study.spec, policies=[entry], cost_models=cost_models, seeds=[seed])
     runs, skipped = replace(study, spec=spec).plan()
-    problems, omitted = _make_problems(runs, study.base)
+    problems, omitted = _make_problems(runs)
     caveats = [*skipped, *_list_caveats(study, entry, runs), *omitted]
     if not problems:
         raise SearchlabError("no workload is left for the search: " + "; ".join(caveats))
@@ -118,13 +117,13 @@ def _list_caveats(study: Study, entry: PolicyEntry, runs: Sequence[Run]) -> Iter
         yield "this policy's runs are the same for every seed, so the intervals have no width"
 
 
-def _make_problems(runs: Sequence[Run], base_dir: Path) -> tuple[list[Problem], list[str]]:
+def _make_problems(runs: Sequence[Run]) -> tuple[list[Problem], list[str]]:
     """Return the problems of ``runs``, and a sentence for each run that is none."""
     problems: list[Problem] = []
     omitted: list[str] = []
     for run in runs:
         assert isinstance(run.settings, TableSettings)
-        if problem := make_problem(run, run.settings.make(run.space.target, {}, base_dir)):
+        if problem := make_problem(run, run.settings.make(run.space.target, {}, run.base_dir)):
             problems.append(problem)
         else:
             omitted.append(

@@ -89,7 +89,7 @@ def make_problem(run: Run, measurer: TableMeasurer) -> Problem | None:
     random sample. The score starts after the trials that the policy draws at random by default, because no option
     affects those trials.
     """
-    costs = np.array([measurement.cost for measurement in measurer.recorded_measurements(run.space)])
+    costs = np.array([measurement.cost for measurement in measurer.list_measurements(run.space)])
     working = costs[np.isfinite(costs)]
     if len(working) == 0 or working.min() == working.max():
         return None
@@ -306,7 +306,7 @@ class HyperPlan:
             "seeds": self.seed_count,
         }
         for problem in self._select_visible_problems(hold_out):
-            header = msgspec.to_builtins(problem.run.header())
+            header = msgspec.to_builtins(problem.run.header)
             header["code"].pop("table", None)  # it includes the tables of workloads that are held out
             facts = {key: header[key] for key in (*IDENTITY_FIELDS, "code", "defaults", "versions")}
             facts |= {"trials": problem.run.trials, "table": problem.table_digest}

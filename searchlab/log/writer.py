@@ -7,7 +7,7 @@ import itertools
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,12 +50,6 @@ class LogWriter(AbstractContextManager["LogWriter"]):
     :meth:`sync` and :meth:`close`, and is never forced to disk. If an error occurs before a new log's first trial, the
     log is removed, because it would block the run that the user intended.
 
-    Attributes:
-        header: The header in the file.
-        records: The trials that the log contained when it was opened.
-        final: The finalists, or None unless they were chosen from exactly the current trials.
-        ended: Why the run ended, or None unless it ended after exactly the current trials.
-
     Raises:
         SearchlabError: If the file is not a log or is damaged, if another process is writing it, or if its header
             differs from ``header`` in one of the :data:`~searchlab.log.format.IDENTITY_FIELDS` fields.
@@ -68,7 +62,8 @@ class LogWriter(AbstractContextManager["LogWriter"]):
             path: The path of the log.
             header: The header of the run.
             durable: Whether to write every record immediately, and to force the log to disk.
-            existing_log: The log's content, if it has already been read. It is read again if its size has changed.
+            existing_log: The log, if it has already been read and its header compared. It is read again if its size has
+                changed.
         """
         self.path = Path(path)
         self._is_durable = durable
@@ -95,10 +90,11 @@ class LogWriter(AbstractContextManager["LogWriter"]):
     def _open(self, header: Header, existing_log: Log | None) -> None:
         if self._file.size != (existing_log.size if existing_log else 0):  # not read yet, or changed since
             existing_log = read_existing_log(self.path)
+            if existing_log is not None:
+                check_identity(self.path, existing_log.header, header)
         self._has_created_log = existing_log is None
-        log = existing_log or Log(self.path, header, ())
-        self.header, self.records, self.final, self.ended = log.header, log.records, log.final, log.ended
-        self._changes, self._end_position = log.changes, log.size
+        self._log = existing_log or Log(self.path, header, ())  # without the records that are appended
+        self._end_position = self._log.size
         if existing_log is None:
             line = encode_line(self.path, header)
             if problem := decode_header_line(line).problem:
@@ -106,29 +102,28 @@ class LogWriter(AbstractContextManager["LogWriter"]):
             self._unwritten_lines.append(line)
             self.sync()
             return
-        check_identity(self.path, existing_log.header, header)
         if existing_log.size < self._file.size:  # the last line is incomplete
             self._file.take_over(existing_log.size)
 
     @property
     def log(self) -> Log:
         """The complete log, including all appended records."""
-        records = (*self.records, *self._new_records)
-        return Log(self.path, self.header, records, self.final, self.ended, self._changes, self._end_position)
+        return replace(self._log, records=(*self._log.records, *self._new_records), size=self._end_position)
 
     def append(self, line: Record | Final | Ended | Changed) -> None:
         self._check_process()
         if isinstance(line, Record):
-            line = _add_batch_number(self.path, self.header, line)
+            line = _add_batch_number(self.path, self._log.header, line)
         self._unwritten_lines.append(encode_line(self.path, line))
         if isinstance(line, Final):
-            self.final = line
+            self._log = replace(self._log, final=line)
         elif isinstance(line, Ended):
-            self.ended = line
+            self._log = replace(self._log, ended=line)
         elif isinstance(line, Changed):
-            self._changes = (*self._changes, line)
+            self._log = replace(self._log, changes=(*self._log.changes, line))
         else:
-            self.final, self.ended = None, None
+            if self._log.final or self._log.ended:  # they refer to fewer trials
+                self._log = replace(self._log, final=None, ended=None)
             self._new_records.append(line)
         if not isinstance(line, Record):
             self.sync()
@@ -178,7 +173,12 @@ class LogWriter(AbstractContextManager["LogWriter"]):
             self._file.close()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind and self._has_created_log and not (self._new_records or self.ended) and os.getpid() == self._process_id:
+        if (
+            kind
+            and self._has_created_log
+            and not (self._new_records or self._log.ended)
+            and os.getpid() == self._process_id
+        ):
             self._file.remove()  # while it is still locked
         self.close()
 

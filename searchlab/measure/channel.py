@@ -22,8 +22,8 @@ _PIECE_BYTES = 1 << 20
 class Channel:
     """One end of a connection that carries frames. Each frame is preceded by its length in eight bytes.
 
-    The process at the other end may run a candidate that writes arbitrary bytes. Therefore :meth:`poll` never waits
-    longer than requested, even in the middle of a frame, and memory is allocated only for bytes that have arrived.
+    The process at the other end may run a candidate that writes arbitrary bytes. Therefore :meth:`poll` does not wait,
+    even in the middle of a frame, and memory is allocated only for bytes that have arrived.
 
     Args:
         file_descriptor: The descriptor of a connected stream socket. The channel takes ownership of it.
@@ -57,11 +57,13 @@ class Channel:
                 if deadline.is_over:
                     raise
 
-    def poll(self, seconds: float | None = 0.0) -> bool:
-        """Wait for up to ``seconds``, and return whether :meth:`recv` would then return or raise immediately."""
-        end_time = None if seconds is None else time.monotonic() + seconds
+    def poll(self, timeout: float | None = 0.0) -> bool:
+        """Return whether :meth:`recv` would return or raise immediately.
+
+        The rest of the frame may arrive in pieces. Each may take ``timeout`` seconds, or any time if this is None.
+        """
         while missing_bytes := self._count_missing_bytes():
-            if not wait([self._socket], None if end_time is None else max(0.0, end_time - time.monotonic())):
+            if not wait([self._socket], timeout):
                 return False
             self._socket.settimeout(0)
             try:
@@ -128,7 +130,7 @@ class Deadline:
         self._stopped_seconds = 0.0
 
     @property
-    def seconds_left(self) -> float:
+    def seconds_to_next_check(self) -> float:
         """The number of seconds after which to check the limit again."""
         return max(0.01, min(self.slice_seconds, self.seconds - self.used_seconds))
 
@@ -157,7 +159,11 @@ def wait_for_answers(sources: Sequence[Any], deadlines: Sequence[Deadline] = ())
     """
     # The operating system does not report data that a channel has already read.
     buffered_sources = [source for source in sources if isinstance(source, Channel) and source.poll()]
-    seconds = 0.0 if buffered_sources else min([MAX_SLICE_SECONDS, *(deadline.seconds_left for deadline in deadlines)])
+    seconds = (
+        0.0
+        if buffered_sources
+        else min([MAX_SLICE_SECONDS, *(deadline.seconds_to_next_check for deadline in deadlines)])
+    )
     start = time.monotonic()
     readable_sources: list[Any] = wait(sources, seconds)
     elapsed = min(time.monotonic() - start, seconds)

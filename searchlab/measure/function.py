@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from ..errors import SearchlabError
 from ..machine.host import available_cores
@@ -15,9 +15,8 @@ from ..space import Config, Space
 from ..target import Target
 from ..workload import Function, pickle_with_code
 from .contract import MeasurementsByProgram, Measurer, MeasureSettings
-from .messages import Call, Failed, Ran, SetUpFunction
-from .pool import JobBatch, WorkerPool, measurement_of
-from .process import MeasuringWorker, WorkerDied, failure_of
+from .messages import Call, Ran, SetUpFunction, measurement_of
+from .pool import MessageBatch, WorkerPool
 
 
 class FunctionSettings(MeasureSettings, frozen=True, tag="function"):
@@ -59,11 +58,12 @@ class FunctionMeasurer(Measurer):
     def measure(self, space: Space, configs: Sequence[Config], best: float = math.inf) -> Iterator[Measurement]:
         self.acquire_machine()
         assert isinstance(space.workload, Function)
-        with _CallBatch(self._pool, self._make_set_up_message(space.workload), self.settings, configs) as batch:
-            for index in range(len(configs)):
-                while index not in batch.measurements:
-                    batch.step()
-                yield batch.measurements[index]
+        set_up_message = self._make_set_up_message(space.workload)
+        calls = [Call(config, self.settings.repeat) for config in configs]
+        process_count = min(self.settings.workers, len(calls))
+        with MessageBatch(self._pool, set_up_message, process_count, calls, Ran, self.settings.run_timeout) as batch:
+            for index in range(len(calls)):
+                yield measurement_of(batch.wait_for_answer(index), self.settings.statistic)
 
     def close(self) -> None:
         self._pool.close()
@@ -81,31 +81,3 @@ class FunctionMeasurer(Measurer):
                     f"refers to within the function"
                 ) from None
         return self._workload_and_message[1]
-
-
-class _CallBatch(JobBatch[int]):
-    """A batch of calls, in which each job is a config's index."""
-
-    def __init__(
-        self, pool: WorkerPool, set_up_message: SetUpFunction, settings: FunctionSettings, configs: Sequence[Config]
-    ) -> None:
-        super().__init__(pool, set_up_message, min(settings.workers, len(configs)), range(len(configs)))
-        self.settings = settings
-        self.configs = configs
-        self.measurements: dict[int, Measurement] = {}
-
-    def assign_jobs(self) -> Sequence[Any]:
-        while self.queue and self.idle_processes:
-            process, index = self.idle_processes.pop(), self.queue.popleft()
-            process.send(Call(self.configs[index], self.settings.repeat))
-            self.mark_busy(process, index, self.settings.run_timeout)
-        return ()
-
-    def receive_answer(self, process: MeasuringWorker, index: int) -> None:
-        answer = process.recv(Ran, Failed)
-        assert isinstance(answer, Ran | Failed)
-        self.measurements[index] = measurement_of(answer, self.settings.statistic)
-        self.mark_idle(process)
-
-    def on_worker_died(self, index: int, death: WorkerDied, seconds: float) -> None:
-        self.measurements[index] = measurement_of(failure_of(death, "running", seconds), self.settings.statistic)

@@ -2,7 +2,7 @@
 
 No privileges are needed. On Linux 6.12 or later, Landlock confines a process's signals to itself and the processes that
 it starts. On older kernels, an extra process between the candidates and the process that waits for them absorbs such
-signals. A memory limit prevents candidates from making the machine swap. :class:`StateComparison` detects changes to a
+signals. A memory limit prevents candidates from making the machine swap. :func:`describe_changes` detects changes to a
 process that might otherwise affect the next candidate in it.
 """
 
@@ -214,22 +214,19 @@ def kill_children(excluded_pids: Container[int] = ()) -> None:
                 os.waitpid(child_pid, 0)
 
 
-class StateComparison:
-    """Compares this process's state before and after a candidate runs."""
+def describe_changes(initial_state: dict[str, Any]) -> str:
+    """Return which parts of this process's state a candidate has changed, or "" if none.
 
-    def __init__(self) -> None:
-        self._initial_state = _read_process_state()
-
-    def describe_changes(self) -> str:
-        """Return the names of the parts that have changed, or "" if nothing has."""
-        try:
-            final_state = _read_process_state()
-        except Exception as error:  # for example, because no more files can be opened
-            return f"state that cannot be read: {type(error).__name__}"
-        return ", ".join(name for name, value in self._initial_state.items() if value != final_state[name])
+    ``initial_state`` is the result of :func:`read_process_state` before the candidate ran.
+    """
+    try:
+        final_state = read_process_state()
+    except Exception as error:  # for example, because no more files can be opened
+        return f"state that cannot be read: {type(error).__name__}"
+    return ", ".join(name for name, value in initial_state.items() if value != final_state[name])
 
 
-def _read_process_state() -> dict[str, Any]:
+def read_process_state() -> dict[str, Any]:
     """Return what outlives a candidate and affects the next one's result, by the names that error messages use.
 
     This takes less than a millisecond. It covers the operating system's settings of this process, but no objects in

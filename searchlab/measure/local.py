@@ -17,12 +17,12 @@ from ..records import Failure, Measurement, Trial
 from ..space import Space
 from ..target import Target, check_runs_here
 from . import messages
-from .channel import Deadline
+from .building import BuildingMeasurer
 from .code import Code, CodeFolder
 from .contract import CannotMeasure, MeasurementsByProgram, Remeasurer, RunSettings
-from .messages import Built, Failed, Ran, SetUpRunner, Work
-from .pool import BuildingMeasurer, measurement_of
-from .process import AnswerMismatch, AnswerT, MeasuringWorker, WorkerDied, WorkerTimeout, failure_of
+from .messages import Built, Failed, Ran, SetUpRunner, Work, measurement_of
+from .pool import MessageBatch
+from .process import AnswerT
 
 
 class LocalSettings(RunSettings, frozen=True, tag="local"):
@@ -171,32 +171,11 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
     def _request(
         self, space: Space, message: Work, timeout: float, answer_type: type[AnswerT], seed: int = 0
     ) -> AnswerT | Failed:
-        """Send ``message`` to the runner and return its answer. If the runner is spoiled, try again with a new one."""
-        for _ in range(2):
-            (runner,) = self._run_pool.set_up_processes(self._make_set_up(space, seed), 1)
-            runner.send(message)
-            try:
-                return self._receive_answer(runner, timeout, answer_type)
-            except AnswerMismatch as death:  # the previous program may be at fault
-                failed = failure_of(death, "running", 0.0)
-        return failed
+        """Send ``message`` to the runner, and return its answer."""
 
-    def _receive_answer(self, runner: MeasuringWorker, timeout: float, answer_type: type[AnswerT]) -> AnswerT | Failed:
-        """Return the next answer, or Failed if none arrives. A runner that cannot run another program is killed."""
-        deadline = Deadline(timeout, runner.is_stopped)
-        is_usable = False
-        try:
-            if not runner.wait_for_answer(deadline):
-                raise WorkerTimeout(f"took longer than {timeout:g} s")
-            answer: AnswerT | Failed = runner.recv(answer_type, Failed)
-            is_usable = runner.is_usable and (
-                not isinstance(answer, Failed) or can_continue_after(self.target.kind, answer.failure)
-            )
-            return answer
-        except AnswerMismatch:
-            raise
-        except WorkerDied as death:
-            return failure_of(death, "running", deadline.used_seconds)
-        finally:
-            if not is_usable:
-                self._run_pool.close()
+        def can_continue(failed: Failed) -> bool:
+            return can_continue_after(self.target.kind, failed.failure)
+
+        set_up_message = self._make_set_up(space, seed)
+        with MessageBatch(self._run_pool, set_up_message, 1, [message], answer_type, timeout, can_continue) as batch:
+            return batch.wait_for_answer(0)

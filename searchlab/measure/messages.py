@@ -12,7 +12,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from ..errors import MAX_TEXT_LENGTH
-from ..records import ExecutionSeconds, Failure, StepSeconds
+from ..records import ExecutionSeconds, Failure, Measurement, Statistic, StepSeconds
 from ..space import Config
 from ..target import Target
 from ..workload import Workload
@@ -46,7 +46,7 @@ class Fork(NamedTuple):
 
 
 class CheckExit(NamedTuple):
-    """A request to the fork server to check a worker. The answer is an End, or None if the worker is alive."""
+    """A request to the fork server to check a worker. The answer is an Exit, or None if the worker is alive."""
 
     pid: int
 
@@ -295,9 +295,22 @@ class Reply(msgspec.Struct, frozen=True, array_like=True):
 
     Attributes:
         number: The number of the message that it answers, counted from 1.
-        changed_state: The parts of the worker's state that the candidate has changed; see isolation.StateComparison.
+        changed_state: The parts of the worker's state that the candidate has changed; see isolation.describe_changes.
     """
 
     number: int
     answer: Answer
     changed_state: Text = ""
+
+
+def measurement_of(answer: Ran | Failed, statistic: Statistic) -> Measurement:
+    """Return the measurement of a program or function that has run or failed, without the time for building it."""
+    if isinstance(answer, Failed):
+        return Measurement((), answer.failure, answer.message, run_seconds=answer.seconds)
+    return Measurement(
+        answer.seconds,
+        run_seconds=answer.run_seconds,
+        pruned=answer.pruned,
+        statistic=statistic,
+        check_seconds=answer.check_seconds,
+    )

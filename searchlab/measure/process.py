@@ -23,7 +23,7 @@ import msgspec
 
 from ..errors import SearchlabError
 from ..plugins import search_path
-from .channel import Channel, Deadline, wait_for_answers
+from .channel import Channel, Deadline
 from .isolation import add_memory_limit
 from .messages import (
     Answer,
@@ -134,13 +134,6 @@ class Worker(ABC):
             worker = psutil.Process(self.pid)
             return any(process.status() in stop_states for process in (worker, *worker.children()))
         return False
-
-    def wait_for_answer(self, deadline: Deadline) -> bool:
-        """Wait for the next message, and return whether it has arrived before the ``deadline``."""
-        while not wait_for_answers([self.channel], [deadline]):
-            if deadline.is_over:
-                return self.channel.poll()
-        return True
 
     def send(self, message: Any) -> None:
         """Pickle and send ``message``. A worker that does not read it is killed; :meth:`recv_bytes` then raises."""

@@ -17,7 +17,7 @@ from .cases import make_cases
 from .code import Code, Objects, device_name, error_text, link
 from .fleet import LOADER_FUNCTION, Address
 from .messages import DeviceLost, DeviceUnfit, Failed, Ran, SetUpRunner
-from .runner import LoadableProgram, Runner
+from .runner import Runner
 
 SESSION_TIMEOUT_ERROR = "RPCSessionTimeoutError"
 """What a server reports when it ends a session that took too long."""
@@ -60,7 +60,7 @@ class RemoteRunner:
             return load
         on_connected()
         start = time.perf_counter()
-        answer = runner.run(LoadableProgram(load, code.packed), best)
+        answer = runner.run(load, code.packed, best)
         if isinstance(answer, Failed) and answer.failure == "run_error":
             if SESSION_TIMEOUT_ERROR in answer.message:
                 return Failed("run_timeout", "the server ended its session", time.perf_counter() - start)

@@ -16,10 +16,22 @@ from ..options import Between, TimeLimit
 from ..records import Failure, Measurement
 from ..space import Space
 from ..target import Target
+from .building import BuildingMeasurer
 from .contract import MeasurementsByProgram, RunSettings
 from .fleet import Address, Tracker, greets_clients, is_reachable, list_registered_devices
-from .messages import Built, DeviceLost, DeviceUnfit, Failed, FleetSettings, InputsReceived, Ran, RunOn, SetUpRunner
-from .pool import BuildingMeasurer, JobBatch, WorkerPool, measurement_of
+from .messages import (
+    Built,
+    DeviceLost,
+    DeviceUnfit,
+    Failed,
+    FleetSettings,
+    InputsReceived,
+    Ran,
+    RunOn,
+    SetUpRunner,
+    measurement_of,
+)
+from .pool import JobBatch, WorkerPool
 from .process import MeasuringWorker, WorkerDied, WorkerTimeout, failure_of
 
 POLL_SECONDS = 1.0

@@ -6,7 +6,6 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -45,18 +44,6 @@ ENOUGH_EXECUTION_SECONDS = 0.1
 
 WARM_SECONDS = 1e-3
 """The time below which caches and threads are warmed up before a single execution of a program."""
-
-
-class LoadableProgram(NamedTuple):
-    """A program to run, and the arguments that it takes packed."""
-
-    load: Callable[[], tvm.runtime.Module]
-    packed: Packed
-
-    @classmethod
-    def from_code(cls, code: Code) -> LoadableProgram:
-        """Return a program that this process can load."""
-        return cls(partial(load_objects, code.objects), code.packed)
 
 
 class LoadedProgram(NamedTuple):
@@ -222,16 +209,16 @@ class Runner:
         # Kept until the next modules are loaded: unloading a failed kernel can end the process before it has answered.
         self.modules: list[tvm.runtime.Module] = []
 
-    def run(self, program: LoadableProgram, best: float = math.inf) -> Ran | Failed:
-        """Pack the arguments that a program takes packed, check the program's result, and time the program.
+    def run(self, load: Callable[[], tvm.runtime.Module], packed: Packed, best: float = math.inf) -> Ran | Failed:
+        """Pack the arguments that a program takes ``packed``, check the program's result, and time the program.
 
-        If the checked run, or else the first repeat, takes more than ``prune_factor`` times ``best`` (in seconds), and
-        further readings confirm this, the program is pruned: it is not timed again. If it is faster than ``best``, it
-        is timed once more where the settings say so (``confirm``).
+        ``load`` is a function that loads the program. If the checked run, or else the first repeat, takes more than
+        ``prune_factor`` times ``best`` (in seconds), and further readings confirm this, the program is pruned: it is
+        not timed again. If it is faster than ``best``, it is timed once more where the settings say so (``confirm``).
         """
         start = time.perf_counter()
         try:
-            answer = self._check_and_time(program, best)
+            answer = self._check_and_time(load, packed, best)
             answer = self._restore_inputs() or answer
         except Exception as error:  # a candidate may raise anything
             answer = Failed("run_error", add_memory_limit(error_text(error), self.settings.memory_limit_mb))
@@ -243,17 +230,19 @@ class Runner:
         timing, check_seconds = answer
         return Ran(timing.seconds, timing.pruned, seconds, check_seconds)
 
-    def _check_and_time(self, loadable: LoadableProgram, best: float) -> tuple[Timing, float] | Failed:
+    def _check_and_time(
+        self, load: Callable[[], tvm.runtime.Module], packed: Packed, best: float
+    ) -> tuple[Timing, float] | Failed:
         """Return the readings, and the time in seconds until the first of them, or how the program failed."""
         start = time.perf_counter()
         limit_seconds = self.settings.prune_factor * best if self.settings.prune_factor else math.inf
-        (module,) = self.modules = [loadable.load()]
+        (module,) = self.modules = [load()]
         self.packed_inputs = []
-        program = self._prepare_program(module, loadable.packed, self.timing_inputs)
+        program = self._prepare_program(module, packed, self.timing_inputs)
         first_seconds = None
         if self.cases.check:
             _fill_results(self.results, self.unwritten_values)
-            elapsed = self.timer.execute(self._prepare_program(module, loadable.packed, self.check_inputs))
+            elapsed = self.timer.execute(self._prepare_program(module, packed, self.check_inputs))
             first_seconds = elapsed if self.is_local else None
             if error := self.cases.check.describe_error(result.numpy() for result in self.results):
                 return Failed("wrong_answer", error)
@@ -290,17 +279,17 @@ class Runner:
             return f"the clock measured {seconds} s; increase number or min_repeat_ms"
         return f"the clock measured {seconds:g} s twice, but run_timeout is {self.settings.run_timeout:g} s"
 
-    def remeasure(self, loadables: Sequence[LoadableProgram], rounds: int) -> Remeasured | Failed:
+    def remeasure(self, codes: Sequence[Code], rounds: int) -> Remeasured | Failed:
         """Time each program once per round. The programs take turns, and each round begins with the next program.
 
         Results are checked after the first round.
         """
         try:
-            self.modules = [loadable.load() for loadable in loadables]
+            self.modules = [load_objects(code.objects) for code in codes]
             self.packed_inputs = []
             programs = [
-                self._prepare_program(module, loadable.packed, self.timing_inputs)
-                for module, loadable in zip(self.modules, loadables, strict=True)
+                self._prepare_program(module, code.packed, self.timing_inputs)
+                for module, code in zip(self.modules, codes, strict=True)
             ]
             readings: list[list[float]] = [[] for _ in programs]
             for round_number in range(rounds):

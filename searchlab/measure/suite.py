@@ -119,7 +119,7 @@ class SuiteTable:
     @cached_property
     def digest(self) -> str:
         """The file's SHA-256 digest."""
-        return digest_of(self.path)
+        return compute_file_digest(self.path)
 
     @cached_property
     def header(self) -> Header:
@@ -196,6 +196,11 @@ class Suite:
             if self.split in (None, entry.split) and self.table_name in ("", entry.name)
         ]
 
+    @property
+    def splits(self) -> dict[str, Split]:
+        """The split of each table of the whole suite, by the table's name, sorted."""
+        return dict(sorted((entry.name, entry.split) for entry in self.spec.tables))
+
     def table(self, name: str) -> SuiteTable:
         """Return the table called ``name``. Raises SearchlabError if it does not exist."""
         tables = {table.entry.name: table for table in self.tables}
@@ -270,12 +275,7 @@ def read_suite(directory: Path) -> Suite:
     return Suite(directory, convert(parse_toml(toml_text, path), SuiteSpec, str(path)))
 
 
-def split_of(suite: Suite) -> dict[str, Split]:
-    """Return the split of each table, by name."""
-    return dict(sorted((entry.name, entry.split) for entry in suite.spec.tables))
-
-
-def digest_of(path: Path) -> str:
+def compute_file_digest(path: Path) -> str:
     """Return a file's SHA-256 digest. Raises SearchlabError if the file cannot be read."""
     return hashlib.sha256(read_bytes(path)).hexdigest()
 

@@ -12,7 +12,6 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
-from weakref import WeakKeyDictionary
 
 import msgspec
 import numpy as np
@@ -29,18 +28,14 @@ from ..records import Measurement, Statistic, Trial, compute_cost
 from ..source import files_digest, source_digest
 from ..space import Config, Knob, ProductSpace, Space, Value
 from ..target import Target
+from .building import BuildPool
 from .contract import MeasurementsByProgram, Measurer, MeasureSettings, RunSettings, SpaceCosts
-from .pool import BuildPool
 
 MIN_CONFIGS_FOR_PROCESSES = 512
 """The number of configs below which starting processes takes longer than it saves."""
 
 ABSENT_DISTANCE = 1e3
 """The distance of a knob that only one of two configs has: more than the sum over all shared knobs."""
-
-
-_CHECKED_DIGESTS_BY_SPACE: WeakKeyDictionary[Space, set[str]] = WeakKeyDictionary()
-"""The digests of the tables whose programs have been compared with those of a space."""
 
 
 class TableSettings(MeasureSettings, frozen=True, tag="table", omit_defaults=True, dict=True):
@@ -76,11 +71,11 @@ class TableSettings(MeasureSettings, frozen=True, tag="table", omit_defaults=Tru
         fields: dict[str, Any] = msgspec.to_builtins(self)
         return {name: value for name, value in fields.items() if name != "path"} if self.name else fields
 
-    def content_digest(self, base_dir: Path = Path()) -> str:
+    def compute_content_digest(self, base_dir: Path = Path()) -> str:
         """Return the digest of the logs' content, which a table in a suite has already."""
-        return self.digest or files_digest([log for path in self.log_paths(base_dir) for log in find_logs(path)])
+        return self.digest or files_digest([log for path in self.list_log_paths(base_dir) for log in find_logs(path)])
 
-    def headers(self, base_dir: Path) -> Mapping[Path, Header]:
+    def read_headers(self, base_dir: Path) -> Mapping[Path, Header]:
         """Return the headers of all logs, searching directories recursively. They are read once for each directory.
 
         Raises:
@@ -88,14 +83,14 @@ class TableSettings(MeasureSettings, frozen=True, tag="table", omit_defaults=Tru
         """
         if base_dir not in self._headers_by_base_dir:
             headers: dict[Path, Header] = {}
-            for path in self.log_paths(base_dir):  # each of which must contain logs
+            for path in self.list_log_paths(base_dir):  # each of which must contain logs
                 headers.update(read_logs_in([path], lambda log: (log, read_header(log))))
             self._headers_by_base_dir[base_dir] = headers
         return self._headers_by_base_dir[base_dir]
 
     def default_target(self, base_dir: Path = Path()) -> dict[str, Any]:
         """Return the target recorded in the logs' headers. Raises SearchlabError if the logs have several targets."""
-        (path, header), *others = self.headers(base_dir).items()
+        (path, header), *others = self.read_headers(base_dir).items()
         for other_path, other in others:
             if other.target != header.target:
                 raise SearchlabError(
@@ -106,7 +101,7 @@ class TableSettings(MeasureSettings, frozen=True, tag="table", omit_defaults=Tru
 
     def measurable_spaces(self, base_dir: Path = Path()) -> set[tuple[str, str]]:
         """Return the workload and the space fingerprint of each log."""
-        return {(header.workload, header.fingerprint) for header in self.headers(base_dir).values()}
+        return {(header.workload, header.fingerprint) for header in self.read_headers(base_dir).values()}
 
     def find_space(self, name: str, workload: str, base_dir: Path = Path()) -> Plugin | None:
         """Return the space called ``name`` with the options recorded for ``workload``, or None if no log has both.
@@ -115,7 +110,7 @@ class TableSettings(MeasureSettings, frozen=True, tag="table", omit_defaults=Tru
             UnsupportedWorkload: If no log is for ``workload``.
             SearchlabError: If the logs have different options.
         """
-        headers = self.headers(base_dir).items()
+        headers = self.read_headers(base_dir).items()
         matches = [
             (path, header.space) for path, header in headers if (header.workload, header.space.name) == (workload, name)
         ]
@@ -135,13 +130,13 @@ class TableSettings(MeasureSettings, frozen=True, tag="table", omit_defaults=Tru
 
     def machine_name(self, target: Target, base_dir: Path = Path()) -> str:
         """Return the machine recorded in the logs' headers, or "" if the logs come from several machines."""
-        names = {header.measured_on for header in self.headers(base_dir).values()}
+        names = {header.measured_on for header in self.read_headers(base_dir).values()}
         return names.pop() if len(names) == 1 else ""
 
     def make(self, target: Target, measurements: MeasurementsByProgram, base_dir: Path = Path()) -> TableMeasurer:
         return TableMeasurer(self, base_dir)
 
-    def log_paths(self, base_dir: Path) -> list[Path]:
+    def list_log_paths(self, base_dir: Path) -> list[Path]:
         """Return the logs and directories of logs."""
         return [base_dir / path for path in ([self.path] if isinstance(self.path, str) else self.path)]
 
@@ -192,9 +187,9 @@ class TableMeasurer(Measurer):
 
     def __init__(self, settings: TableSettings, base_dir: Path = Path()) -> None:
         self.settings = settings
-        self.logs_text = ", ".join(map(str, settings.log_paths(base_dir)))
+        self.logs_text = ", ".join(map(str, settings.list_log_paths(base_dir)))
         self.begin(seed=0)
-        self._headers_by_path = settings.headers(base_dir)
+        self._headers_by_path = settings.read_headers(base_dir)
         self._tables_by_space: dict[tuple[str, str], _Table] = {}
         worker_counts = sorted({header.workers for header in self._headers_by_path.values()})
         if len(worker_counts) > 1:
@@ -245,7 +240,7 @@ class TableMeasurer(Measurer):
         if self._pool is not None:
             self._pool.close()
 
-    def recorded_measurements(self, space: Space) -> list[Measurement]:
+    def list_measurements(self, space: Space) -> list[Measurement]:
         """Return the measurements in ``space``, one for each config."""
         return self._load_table(space).measurements
 
@@ -285,14 +280,11 @@ class TableMeasurer(Measurer):
     def _check_programs(self, paths: Sequence[Path], space: Space, table: _Table) -> None:
         """Check that ``space`` builds the programs that were measured, unless its code is the same as then.
 
-        A sample of the configs is scheduled, once for each space and table. Tables of suites never change, so for them,
-        other programs are only logged.
+        A sample of the configs is scheduled. Tables of suites never change, so for them, other programs are only
+        logged.
         """
         code_digests = {self._headers_by_path[path].code.get("space", "") for path in paths}
         if not space.has_programs or code_digests == {source_digest(type(space), *iterate_functions(space.made_with))}:
-            return
-        checked_digests = _CHECKED_DIGESTS_BY_SPACE.setdefault(space, set())
-        if (digest := files_digest(paths)) in checked_digests:
             return
         header, table_name = self._headers_by_path[paths[0]], self.settings.name or str(paths[0])
         is_verified = True
@@ -304,7 +296,6 @@ class TableMeasurer(Measurer):
             logging.getLogger(__name__).info(
                 "the table contains the times of other programs than the space builds now: %s", error.where_and_what
             )
-        checked_digests.add(digest)
         if not is_verified and any(code_digests):
             warn(
                 f"the code of the space {header.space.name!r} has changed since {table_name} was measured, and the "

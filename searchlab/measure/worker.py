@@ -11,6 +11,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, assert_never
 
 import msgspec
@@ -27,11 +28,11 @@ from ..workload import call_with, program_hash
 from . import messages
 from .cases import make_cases
 from .channel import Channel
-from .code import compile_to_code, device_of, error_text
-from .isolation import StateComparison, add_memory_limit, limit_memory
+from .code import compile_to_code, device_of, error_text, load_objects
+from .isolation import add_memory_limit, describe_changes, limit_memory, read_process_state
 from .messages import Answer, Done, Failed, Ran, Reply, SetUp, Work
 from .remote_runner import RemoteRunner
-from .runner import LoadableProgram, Runner
+from .runner import Runner
 
 
 class Workbench:
@@ -60,9 +61,9 @@ class Workbench:
             self.send(self.execute(message))
         else:
             limit_memory(self.memory_limit_mb)
-            comparison = StateComparison()
+            initial_state = read_process_state()
             answer = self.execute(message)
-            self.send(answer, comparison.describe_changes())
+            self.send(answer, describe_changes(initial_state))
 
     def send(self, answer: Answer, changed_state: str = "") -> None:
         self.channel.send(msgspec.msgpack.encode(Reply(self.message_count, answer, changed_state)))
@@ -81,11 +82,11 @@ class Workbench:
             case messages.Extract(features, configs):
                 return self.extract(features, configs)
             case messages.RunProgram(code, best):
-                return self.runner.run(LoadableProgram.from_code(code), best)
+                return self.runner.run(partial(load_objects, code.objects), code.packed, best)
             case messages.Call(config, repeat):
                 return self.call(config, repeat)
             case messages.Remeasure(codes, rounds):
-                return self.runner.remeasure([LoadableProgram.from_code(code) for code in codes], rounds)
+                return self.runner.remeasure(codes, rounds)
             case messages.RunOn(address, code, best):
                 return self.remote_runner.run(lambda: self.send(messages.InputsReceived()), address, code, best)
         assert_never(message)
@@ -123,17 +124,15 @@ class Workbench:
             # Whatever exception a plug-in raises while scheduling, only this trial is to fail.
             text = add_memory_limit(describe_with_line(error, "schedule: "), self.memory_limit_mb)
             return Failed("build_error", text, read_cpu_seconds() - start)
-        schedule_seconds = read_cpu_seconds() - start
         self.send(messages.Scheduled(program_hash(module)))
         if not self.recv().compile:
             return messages.Skipped()
-        start = read_cpu_seconds()
         try:
             code = compile_to_code(module, self.space.target)
         except Exception as error:  # the compiler may raise any exception, too
             text = add_memory_limit(error_text(error), self.memory_limit_mb)
-            return Failed("build_error", text, schedule_seconds + read_cpu_seconds() - start)
-        return messages.Built(code, schedule_seconds + read_cpu_seconds() - start)
+            return Failed("build_error", text, read_cpu_seconds() - start)
+        return messages.Built(code, read_cpu_seconds() - start)
 
     def call(self, config: Config, repeat: int) -> Ran | Failed:
         """Call the function, and return the costs that it returns."""

@@ -22,19 +22,18 @@ from ..log.result import Result
 from ..log.writer import OtherRun
 from ..machine.lock import lock_machine
 from ..machine.scratch import ScratchFolder
+from ..measure.building import can_flush
 from ..measure.local import LocalSettings
-from ..measure.pool import can_flush
 from ..measure.settings import Settings, settings_for
 from ..options import Batch, Seed, Trials, checks_arguments
 from ..plugins import Plugin, PluginSpec
 from ..run.execute import warn_of_a_busy_machine
 from ..run.loop import RunLoop
-from ..run.measurers import MeasurerCache
-from ..run.open import open_runs
+from ..run.open import MeasurerCache, open_runs
 from ..run.plan import DEFAULT_SPACES, OnChargedTrial, Run, plan_run
 from ..run.progress import RunProgress, open_progress
 from ..run.strategy import SpaceChoice, Strategy
-from ..run.warm_start import EarlierRuns, Source
+from ..run.warm_start import Source, WarmStart
 from ..target import Target, resolve_target
 from .compiled import ModelComparison, compare_and_export
 from .decisions import DECISIONS_FILE, Decision, DecisionLog, DecisionsHeader
@@ -206,14 +205,15 @@ def tune_model(
         inputs_of(untuned_module)
     space_specs = [space] if isinstance(space, str | Mapping | Plugin | type) else space
     strategy = Strategy.from_specs(policy, cost_model, features)
-    earlier_runs = EarlierRuns.from_sources(warm_start, settings.statistic)
+    earlier_runs = WarmStart.from_sources(warm_start, settings.statistic)
 
     def plan_task(task: Task) -> Run:
         if task.workload is None:
             raise UnsupportedWorkload(task.reason)
         space_choice = SpaceChoice.from_specs(space_specs, task.workload, resolved_target, settings=settings)
         budget, log_path = Budget(UNLIMITED, stop_after=stop_after), Path(out) / LOGS_DIR / _make_log_name(task)
-        return plan_run(Run(space_choice, strategy, seed, batch, budget, settings, log_path), earlier_runs)
+        run = Run(space_choice, strategy, seed, batch, budget, settings, log_path, warm_start=earlier_runs)
+        return plan_run(run)
 
     try:
         runs, left_out = _open_runs(tasks_of(untuned_module), plan_task)
@@ -277,7 +277,7 @@ def _get_best_seconds(result: Result) -> float:
 
 def time_untuned(tasks: Sequence[Task], target: Target) -> dict[str, float]:
     """Return the cost of each task's untuned program in seconds, by the task's name; infinite if there is none."""
-    with ScratchFolder() as folder, closing(MeasurerCache(Path())) as measurers:
+    with ScratchFolder() as folder, closing(MeasurerCache()) as measurers:
         return _measure_untuned(tasks, target, default_settings(target), measurers, Path(folder))
 
 
@@ -340,7 +340,7 @@ def _take_turns(
     """
     tasks = list(runs)
     with ExitStack() as stack:
-        measurers = stack.enter_context(closing(MeasurerCache(Path())))
+        measurers = stack.enter_context(closing(MeasurerCache()))
         model_progress = _ModelProgress(stack.enter_context(open_progress(progress)), tasks, trial_budget)
         run_loops = [
             stack.enter_context(RunLoop(run, measurers.for_run(run), model_progress.on_trial)) for run in runs.values()

@@ -32,7 +32,7 @@ from ..machine.lock import lock_machine
 from ..machine.scratch import ScratchFolder
 from ..plugins import trust_plugins, trusts
 from .loop import search
-from .measurers import MeasurementsByConditions, MeasurerCache
+from .open import MeasurementsByConditions, MeasurerCache
 from .plan import OnChargedRun, OnChargedTrial, Run
 
 MAX_LOSSES = 5
@@ -61,7 +61,6 @@ class StudyContext:
 
     Attributes:
         study_id: A unique name for this execution of the study.
-        base_dir: The directory that relative paths start from.
         shared_folder: A folder that is visible on every machine that shares the directory of the logs.
         pickled_measurements: The pickled measurements with which every run begins.
         trusts_plugins: Whether warm-start logs may cause arbitrary modules to be imported.
@@ -70,7 +69,6 @@ class StudyContext:
     """
 
     study_id: str
-    base_dir: Path
     shared_folder: Path
     pickled_measurements: bytes
     trusts_plugins: bool
@@ -111,16 +109,16 @@ class PendingRun:
 
     Attributes:
         loss_count: The number of losses since its log last grew.
-        size_at_loss: The size of its log at the last loss, in bytes.
-        checked_size: The size of its log when it was last checked for new trials.
+        log_size_at_loss: The size of its log at the last loss, in bytes.
+        polled_log_size: The size of its log when it was last checked for new trials.
         job: The number of the run's job, or -1 until the run has begun.
         reported_trial_count: The number of trials that have been passed to on_trial.
     """
 
     run: Run
     loss_count: int = 0
-    size_at_loss: int = 0
-    checked_size: int = 0
+    log_size_at_loss: int = 0
+    polled_log_size: int = 0
     on_trial: OnChargedTrial | None = None
     job: int = -1
     reported_trial_count: int = 0
@@ -146,11 +144,11 @@ class Dispatch:
         self,
         executor: RunExecutor,
         runs: Sequence[Run],
-        base_dir: Path,
         measurements: MeasurementsByConditions,
         on_run: OnChargedRun,
     ) -> None:
         self._executor = executor
+        self._settings = runs[0].settings
         self._pending_runs = [PendingRun(run) for run in runs]
         self._on_run = on_run
         folder = Path(os.path.commonpath([run.log_path.absolute().parent for run in runs]))
@@ -158,18 +156,12 @@ class Dispatch:
         self._shared_folder = ScratchFolder(str(folder), ".shared-")
         self._context = StudyContext(
             uuid.uuid4().hex,
-            base_dir.absolute(),
             Path(self._shared_folder.name),
             pickle.dumps(measurements),
             trusts(),
             executor.ends_workers,
             describe_machine(),
         )
-        settings = runs[0].settings
-        self._is_exclusive = settings.exclusive
-        self._uses_tables = settings.replays
-        self._is_sequential = settings.exclusive and not executor.one_per_machine
-        self._max_batch_size = executor.batch if settings.replays else 1
         self._queue: deque[list[PendingRun]] = deque()
         self._batches_by_call: dict[Future[list[RunOutcome]], list[PendingRun]] = {}
         self._run_numbers = itertools.count(1)  # of the runs that have begun
@@ -184,7 +176,8 @@ class Dispatch:
             else:
                 self._end_run(pending_run, log)
                 yield pending_run.run, log
-        size = max(1, min(self._max_batch_size, len(incomplete_runs) // self._count_max_calls()))
+        max_size = self._executor.batch if self._settings.replays else 1
+        size = max(1, min(max_size, len(incomplete_runs) // self._count_max_calls()))
         self._queue.extend(incomplete_runs[i : i + size] for i in range(0, len(incomplete_runs), size))
         try:
             while self._queue or self._batches_by_call:
@@ -208,11 +201,15 @@ class Dispatch:
 
     def _count_max_calls(self) -> int:
         """Return the maximum number of simultaneous calls: two per worker, so that no worker has to wait."""
-        return 1 if self._is_sequential else 2 * self._count_jobs()
+        is_sequential = self._settings.exclusive and not self._executor.one_per_machine
+        return 1 if is_sequential else 2 * self._count_jobs()
 
     def _submit(self, batch: list[PendingRun]) -> None:
         runs = [pending_run.run for pending_run in batch]
-        runs = [replace(run, log_path=run.log_path.absolute(), existing_log=None) for run in runs]
+        runs = [
+            replace(run, log_path=run.log_path.absolute(), base_dir=run.base_dir.absolute(), existing_log=None)
+            for run in runs
+        ]
         logs: list[bytes | None] = [None] * len(runs)
         if not self._executor.shares_logs:
             logs = [read_log_bytes(run.log_path) if run.log_path.is_file() else None for run in runs]
@@ -261,8 +258,8 @@ class Dispatch:
     def _resubmit(self, pending_run: PendingRun, error: SearchlabError) -> Outcomes:
         """Resubmit a lost run after all others, or yield the run and the reason why it is not resubmitted."""
         size = _read_size(pending_run.run.log_path)
-        pending_run.loss_count = 1 if size > pending_run.size_at_loss else pending_run.loss_count + 1
-        pending_run.size_at_loss = size
+        pending_run.loss_count = 1 if size > pending_run.log_size_at_loss else pending_run.loss_count + 1
+        pending_run.log_size_at_loss = size
         if pending_run.loss_count < MAX_LOSSES and not _is_broken(error):
             self._queue.append([pending_run])
         else:
@@ -292,21 +289,21 @@ class Dispatch:
         A run that has just begun is not reported while every job is taken. In that case, one of the reported runs has
         ended, but its outcome has not been received yet.
         """
-        if self._is_exclusive:
+        if self._settings.exclusive:
             for file in Path(self._shared_folder.name).glob(f"*{WARNING_SUFFIX}"):
                 warn(file.read_text())
                 file.unlink()
         submitted_runs = [pending_run for batch in self._batches_by_call.values() for pending_run in batch]
         # Even if no run is reported, an executor whose workers cannot be reached any more raises an error here.
-        free_jobs = self._count_jobs() - sum(pending_run.job >= 0 for pending_run in submitted_runs)
-        if self._uses_tables:
+        free_job_count = self._count_jobs() - sum(pending_run.job >= 0 for pending_run in submitted_runs)
+        if self._settings.replays:
             return
         for pending_run in submitted_runs:
             size = _read_size(pending_run.run.log_path)
             needs_job = pending_run.job < 0
-            if size == pending_run.checked_size or (needs_job and free_jobs <= 0):
+            if size == pending_run.polled_log_size or (needs_job and free_job_count <= 0):
                 continue
-            pending_run.checked_size = size
+            pending_run.polled_log_size = size
             try:
                 log = read_existing_log(pending_run.run.log_path)
             except SearchlabError:  # reported when the run ends
@@ -314,7 +311,7 @@ class Dispatch:
             if log is not None and (
                 pending_run.run.existing_log is None or len(log.records) > pending_run.replayed_trial_count
             ):
-                free_jobs -= needs_job
+                free_job_count -= needs_job
                 self._report_trials(pending_run, log)
 
     def _end_run(self, pending_run: PendingRun, log: Log) -> None:
@@ -372,23 +369,11 @@ def _replace_log(run: Run, new_bytes: bytes) -> None:
         raise make_write_error(path, error) from None
 
 
-class _WorkerCache:
-    """The data that a worker process keeps between tasks, so that it reads each table only once per study."""
+_MEASURERS = MeasurerCache()
+"""The measurers of a worker process, which keeps them between calls so that it reads each table once per study."""
 
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self._study_id = ""
-        self._measurers = MeasurerCache(Path())
-
-    def open_measurers(self, context: StudyContext) -> MeasurerCache:
-        if context.study_id != self._study_id:
-            self._measurers.close()
-            self._study_id, self._measurers = context.study_id, MeasurerCache(context.base_dir)
-        self._measurers.replace_measurements(pickle.loads(context.pickled_measurements))
-        return self._measurers
-
-
-_WORKER_CACHE = _WorkerCache()
+_RUN_LOCK = threading.Lock()
+"""Held while a worker process executes runs."""
 
 
 def execute_in_worker(context: StudyContext, pickled_runs: bytes, logs: Sequence[bytes | None]) -> list[RunOutcome]:
@@ -397,14 +382,14 @@ def execute_in_worker(context: StudyContext, pickled_runs: bytes, logs: Sequence
     Even if several threads call this function, a process executes only one run at a time, because runs may use
     libraries that are not thread-safe. ``logs`` is each run's log so far, if the machine may not share its directory.
     """
-    with _WORKER_CACHE.lock:
+    with _RUN_LOCK:
         runs: list[Run] = pickle.loads(pickled_runs)
         outcomes = []
         for run, log in zip(runs, logs, strict=True):
-            measurers = _WORKER_CACHE.open_measurers(context)
-            outcomes.append(_execute_and_collect_warnings(run, log, context, measurers))
+            _MEASURERS.begin_run(context.study_id, pickle.loads(context.pickled_measurements))
+            outcomes.append(_execute_and_collect_warnings(run, log, context, _MEASURERS))
             if outcomes[-1].traceback_text or not (run.settings.replays or context.keeps_workers):
-                measurers.close()
+                _MEASURERS.close()
         return outcomes
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from pathlib import Path
 
 from ..errors import RunsFailed, SearchlabError, warn
 from ..executors.contract import RunExecutor
@@ -14,8 +13,7 @@ from ..machine.host import observe_load
 from ..units import VALUES
 from .dispatch import Dispatch, Outcomes
 from .loop import search
-from .measurers import MeasurerCache
-from .open import open_runs
+from .open import MeasurerCache, open_runs
 from .plan import OnChargedRun, Run
 from .progress import announce
 
@@ -23,19 +21,17 @@ from .progress import announce
 def execute(
     runs: Sequence[Run],
     *,
-    base_dir: Path,
     on_run: OnChargedRun,
     executor: RunExecutor | None = None,
     on_ready: Callable[[], None] = lambda: None,
     study_runs: Sequence[Run] = (),
-) -> dict[Path, Log]:
+) -> list[Log]:
     """Execute ``runs``, which must all have the same target and kind of measurement, or must all use tables.
 
     First, all existing logs are checked against their runs. Programs in these logs are not measured again.
 
     Args:
         runs: The runs. Runs with an existing log are resumed.
-        base_dir: The directory that relative paths start from.
         on_run: Called when a run begins.
         executor: Where to execute the runs, or None to execute them one after the other in this process. On an
             executor, runs share only the measurements in existing logs, so the results do not depend on which runs
@@ -44,14 +40,12 @@ def execute(
         study_runs: All runs of the study, if ``runs`` are only a part of them.
 
     Returns:
-        The complete log of each run, by path.
+        The complete log of each run.
 
     Raises:
         RunsFailed: If any runs failed. It is raised at the end, when all other runs are complete.
     """
-    logs: dict[Path, Log] = {}
-    failures: dict[Path, SearchlabError] = {}
-    with closing(MeasurerCache(base_dir)) as measurers:
+    with closing(MeasurerCache()) as measurers:
         if executor is None or not runs[0].settings.exclusive:  # else an executor may measure other machines
             measurers.for_run(runs[0])  # rejects invalid settings before any log is read
         runs = open_runs(runs, study_runs or runs, on_this_machine=executor is None)
@@ -63,22 +57,21 @@ def execute(
             outcomes = _search_in_process(runs, measurers, on_run)
         else:
             measurers.close()
-            outcomes = Dispatch(executor, runs, base_dir, measurers.measurements, on_run).execute_runs()
-        for run, outcome in outcomes:
-            if isinstance(outcome, SearchlabError):
-                failures[run.log_path] = outcome
-            else:
-                logs[run.log_path] = outcome
+            outcomes = Dispatch(executor, runs, measurers.measurements, on_run).execute_runs()
+        outcomes_by_log = {run.log_path: outcome for run, outcome in outcomes}
+    outcomes_in_order = {run.log_path: outcomes_by_log[run.log_path] for run in runs}
+    failures = {path: error for path, error in outcomes_in_order.items() if isinstance(error, SearchlabError)}
     if failures:
-        reasons = {run.log_path: str(failures[run.log_path]) for run in runs if run.log_path in failures}
+        reasons = {path: str(error) for path, error in failures.items()}
         raise RunsFailed(reasons, len(runs)) from next(iter(failures.values()))
-    return logs
+    return [log for log in outcomes_in_order.values() if isinstance(log, Log)]
 
 
-def execute_run(run: Run, base_dir: Path, on_run: OnChargedRun) -> Log:
+def execute_run(run: Run, on_run: OnChargedRun) -> Log:
     """Execute ``run`` in this process and return its log. If the run fails, its SearchlabError is raised."""
     try:
-        return execute([run], base_dir=base_dir, on_run=on_run)[run.log_path]
+        (log,) = execute([run], on_run=on_run)
+        return log
     except RunsFailed as runs_failed:
         assert runs_failed.__cause__ is not None
         error = runs_failed.__cause__
@@ -107,24 +100,29 @@ def _announce_logs(runs: Sequence[Run]) -> None:
         announce(f"{trial_count:,} trials are already logged; {complete_count:,} of {len(runs):,} runs are complete")
 
 
-def warn_of_results(runs: Sequence[Run], logs: Mapping[Path, Log]) -> None:
-    """Warn about logs that contain more trials than their runs' budgets, and about unreliable times of best programs.
-
-    No trials are removed from the logs.
-    """
-    trial_limits = {run.log_path: len(run.budget.truncate(logs[run.log_path]).records) for run in runs}
-    long_logs = [run.log_path for run in runs if trial_limits[run.log_path] < len(logs[run.log_path].records)]
+def warn_of_extra_trials(runs: Sequence[Run], logs: Sequence[Log]) -> None:
+    """Warn about logs that contain more trials than their runs' budgets. No trials are removed from the logs."""
+    trial_limits = [len(run.budget.truncate(log).records) for run, log in zip(runs, logs, strict=True)]
+    long_logs = [
+        (log, trial_limit)
+        for log, trial_limit in zip(logs, trial_limits, strict=True)
+        if trial_limit < len(log.records)
+    ]
     if long_logs:
-        path = long_logs[0]
-        more = f" (and so do {len(long_logs) - 1} other logs)" if len(long_logs) > 1 else ""
+        log, trial_limit = long_logs[0]
+        others_text = f" (and so do {len(long_logs) - 1} other logs)" if len(long_logs) > 1 else ""
         warn(
-            f"{path} contains {len(logs[path].records)} trials, more than the {trial_limits[path]} requested{more}; "
+            f"{log.path} contains {len(log.records)} trials, more than the {trial_limit} requested{others_text}; "
             f"results include all trials in a log"
         )
-    doubts = [(path, text) for path, log in logs.items() if (text := describe_disagreement(log))]
+
+
+def warn_of_doubts(logs: Sequence[Log]) -> None:
+    """Warn about unreliable times of the best programs in ``logs``."""
+    doubts = [f"{log.path}: {text}" for log in logs if (text := describe_disagreement(log))]
     if doubts:
-        more = f"; the same happened in {len(doubts) - 1} other runs" if len(doubts) > 1 else ""
-        warn(f"{doubts[0][0]}: {doubts[0][1]}{more}")
+        others_text = f"; the same happened in {len(doubts) - 1} other runs" if len(doubts) > 1 else ""
+        warn(f"{doubts[0]}{others_text}")
 
 
 def warn_of_a_busy_machine(runs: Sequence[Run]) -> None:

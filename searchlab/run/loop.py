@@ -21,6 +21,7 @@ from ..costmodel.features import use_extractor
 from ..costmodel.quality import ModelQuality, model_quality
 from ..errors import InvalidConfig, SearchlabError, warn
 from ..foreign_code import note_interrupts
+from ..log.budget import UNLIMITED
 from ..log.format import Changed, Ended, Final, Finalist, Log, Record
 from ..log.reliability import MARGIN, ROUNDS, find_sentinel_trial
 from ..log.writer import LogWriter, OtherRun
@@ -30,19 +31,16 @@ from ..policy import POLICIES
 from ..records import Trial, describe_failures, select_first_of_each_program
 from ..space import SPACES, Config, Space
 from ..workload import Function
-from .open import discard_log, make_reproduction_error
-from .plan import OnChargedTrial, Run
+from .open import discard_log
+from .plan import OnChargedTrial, Run, summarize_random_draws
 from .progress import announce
+from .replay import Replay
 
 FAILURE_WARNING_TRIALS = 16
 """The number of trials after which a run in which all trials failed issues a warning."""
 
 SENTINEL_ROUNDS = 3
 """The number of times that the sentinel is timed for each reading."""
-
-
-_PROGRAM_ROLES = ("core", "workload", "space", "table")
-"""The roles whose code determines the programs and, in a table, their times; see :attr:`Header.code`."""
 
 
 def search(run: Run, measurer: Measurer, on_trial: OnChargedTrial | None = None) -> Log:
@@ -73,20 +71,25 @@ class RunLoop(AbstractContextManager["RunLoop"]):
     """
 
     def __init__(self, run: Run, measurer: Measurer, on_trial: OnChargedTrial | None = None) -> None:
-        header = run.header(measurer.workers, measurer.all_costs(run.space))
+        all_costs = measurer.all_costs(run.space)
+        header = msgspec.structs.replace(
+            run.header,
+            workers=measurer.workers,
+            optimum=all_costs.optimum if all_costs else None,
+            random=summarize_random_draws(all_costs, run.trials),
+        )
         self._run = run
         self._measurer = measurer
         self._log_writer = LogWriter(
             run.log_path, header, durable=not measurer.repeatable, existing_log=run.existing_log
         )
         self._on_trial = on_trial or (lambda trial, replayed, charged: None)
-        self._charged_seconds = 0.0
-        self._log_at_start = self._log_writer.log
+        self._replay = Replay(run, self._log_writer.log)
+        self._driver: PolicyDriver | None = None
         self._trials: list[Trial] = []
         self._best_cost = math.inf
-        self._driver: PolicyDriver | None = None
-        self._has_ended = False
-        self.is_current = run.is_current(self._log_writer.log)  # otherwise, all trials are proposed again and compared
+        self._charged_seconds = 0.0
+        self._trial_limit = max(run.trials, self._replay.compared_count)  # lowered when the run ends earlier
         if not self.is_complete:
             measurer.begin(run.seed)
 
@@ -101,68 +104,54 @@ class RunLoop(AbstractContextManager["RunLoop"]):
     @property
     def is_complete(self) -> bool:
         """Whether the log contains all trials, so that there is nothing to propose or measure."""
-        return self.is_current and self._run.budget.is_complete(self.log)
+        return self._replay.is_current and self._run.budget.is_complete(self.log)
 
-    def step(self, limit: int | None = None) -> Sequence[Trial]:
+    def step(self, max_trials: int = UNLIMITED) -> Sequence[Trial]:
         """Advance by one batch, and return its trials, or an empty sequence if the run has ended.
 
         Args:
-            limit: The maximum number of trials. A batch that has more is cut short, and the run cannot advance further.
+            max_trials: The maximum number of trials. A batch that has more is cut short, and the run cannot advance
+                further.
         """
-        start, end = len(self._trials), self._run.trials
-        stop = None if limit is None else start + limit
-        if stop is not None:
-            end = min(end, stop)
-        if not self.is_current:
-            end = max(end, len(self._log_writer.records))  # all trials are compared, in the policy's batches
-        if not self._has_ended and start < end:
+        start = len(self._trials)
+        end = max(min(self._trial_limit, start + max_trials), self._replay.compared_count)
+        if start < end:
             with use_extractor(self._measurer.extract):
                 self._advance_batch(end)
-        return self._trials[start:stop]
+        return self._trials[start : start + max_trials]
 
     def _advance_batch(self, end: int) -> None:
-        run, log, trials = self._run, self._log_writer, self._trials
+        run, replay, start = self._run, self._replay, len(self._trials)
         driver = self._driver = self._driver or PolicyDriver(run, self._measurer.extract_seconds)
-        is_replaying = not self.is_current and len(trials) < len(log.records)
-        if not is_replaying and (reason := run.budget.reason_to_end(log.log, len(trials))):
-            if len(trials) < len(log.records):  # the run previously had a larger budget
+        if start >= replay.compared_count and (reason := run.budget.reason_to_end(self.log, start)):
+            if start < len(replay.log.records):  # the run previously had a larger budget
                 self.replay_remaining_trials()
             else:
                 self._end_run(reason)
             return
         configs = driver.ask(run.batch)
         if not configs:
-            if len(trials) < len(log.records):
-                raise self._make_proposal_error("has nothing more to propose")
-            self._end_run(Ended(trials=len(trials)))
+            replay.check_end(start)
+            self._end_run(Ended(trials=start))
             return
-        configs = configs[: end - len(trials)]  # the rest is measured if the budget is increased later
-        start = len(trials)
-        self._replay_trials(configs)
-        self._measure_configs(configs[len(trials) - start :], start, driver)
-        driver.tell(trials[start:])
+        configs = configs[: end - start]  # the rest is measured if the budget is increased later
+        for trial in replay.match_trials(configs, start):
+            self._add_replayed_trial(trial)
+        if new_configs := configs[len(self._trials) - start :]:
+            self._measure_configs(new_configs, start, driver)
+        driver.tell(self._trials[start:])
 
     def replay_remaining_trials(self) -> None:
         """Use the log's remaining trials without asking the policy. The run cannot advance any further after that."""
-        self._has_ended = True
-        for record in self._log_writer.records[len(self._trials) :]:
-            self._add_replayed_trial(record.trial)
-
-    def _replay_trials(self, configs: Sequence[Config]) -> None:
-        start = len(self._trials)
-        for config, record in zip(configs, self._log_writer.records[start : start + len(configs)], strict=False):
-            trial = record.trial
-            if trial.config != config:
-                raise self._make_proposal_error(f"proposes {config.to_json()}")
+        for trial in self._replay.log.trials[len(self._trials) :]:
             self._add_replayed_trial(trial)
+        self._trial_limit = len(self._trials)
 
     def _measure_configs(self, configs: Sequence[Config], start: int, driver: PolicyDriver) -> None:
         """Measure and log ``configs``, the remainder of the batch that begins with trial ``start``."""
-        if not configs:
-            return
         self._log_code_change()
         cpu, batch_size, batch_index = driver.cpu_account, driver.batch_size, driver.batch_count - 1
-        builder_count = min(self._log_writer.header.workers, len(self._trials) - start + len(configs))
+        builder_count = min(self._replay.log.header.workers, len(self._trials) - start + len(configs))
         sentinel_seconds = self._time_sentinel(batch_index) if len(self._trials) == start else None
         measurements = self._measurer.measure(self._run.space, configs, self._best_cost)
         for config, measurement in zip(configs, measurements, strict=True):
@@ -208,7 +197,7 @@ class RunLoop(AbstractContextManager["RunLoop"]):
             warn(f"all {count} trials of {self._log_writer.path} failed: {failures}")
 
     def _add_replayed_trial(self, trial: Trial) -> None:
-        self._charged_seconds = float(self._log_at_start.elapsed_seconds[trial.index])
+        self._charged_seconds = float(self._replay.log.elapsed_seconds[trial.index])
         self._add_trial(trial, True)
 
     def _add_trial(self, trial: Trial, is_replayed: bool) -> None:
@@ -217,7 +206,7 @@ class RunLoop(AbstractContextManager["RunLoop"]):
         self._on_trial(trial, is_replayed, self._charged_seconds)
 
     def _end_run(self, reason: Ended) -> None:
-        self._has_ended = True
+        self._trial_limit = len(self._trials)
         self._log_writer.append(msgspec.structs.replace(reason, time=round(time.time(), 3)))
 
     def _time_sentinel(self, batch_index: int) -> float | None:
@@ -234,62 +223,32 @@ class RunLoop(AbstractContextManager["RunLoop"]):
             return None
 
     def _log_code_change(self) -> None:
-        """If all logged trials have been reproduced by other code than the log's, log that code.
+        """If other code than the log's has proposed all logged trials again, log that code.
 
         Raises OtherRun if the code yields other programs for the logged configs.
         """
-        if self.is_current or len(self._trials) < len(self._log_writer.records):
+        if self._replay.is_current:
             return
-        log, run = self._log_writer.log, self._run
-        if any(log.code.get(role) != digest for role, digest in run.code_digests.items() if role in _PROGRAM_ROLES) or (
-            log.versions.get("apache-tvm") != library_versions().get("apache-tvm")
-        ):
-            self._check_programs()
+        self._replay.check_programs(self._measurer)
         self._log_writer.append(
             Changed(
-                trials=len(self._log_writer.records),
-                code=dict(run.code_digests),
+                trials=len(self._replay.log.records),
+                code=dict(self._run.code_digests),
                 versions=dict(library_versions()),
                 time=round(time.time(), 3),
             )
         )
-        self.is_current = True
-
-    def _check_programs(self) -> None:
-        """Raise OtherRun if the space now yields another program, or the table another time, for a logged config."""
-        space = self._run.space
-        if isinstance(space.workload, Function) and not self._measurer.repeatable:
-            return  # there is no program, and open_runs has compared the function
-        if self._measurer.repeatable:
-            configs = [record.trial.config for record in self._log_writer.records]
-            for record, measurement in zip(
-                self._log_writer.records, self._measurer.measure(space, configs), strict=True
-            ):
-                if (measurement.seconds, measurement.failure) != (record.seconds, record.failure):
-                    raise self._make_trial_error(
-                        record, f"took {list(record.seconds)} s, not {list(measurement.seconds)} s"
-                    )
-            return
-        records = [record for record in self._log_writer.records if record.program]
-        configs = [record.trial.config for record in records]
-        programs = self._measurer.program_hashes(self._run.space, configs)
-        if programs is None and records:
-            warn(f"{self._log_writer.path} was written by other code, and its programs cannot be compared with today's")
-        for record, program in zip(records, programs or (), strict=False):
-            if program != record.program:
-                raise self._make_trial_error(
-                    record, f"yields the program {program or '(none)'} instead of {record.program}"
-                )
+        self._replay.is_current = True
 
     def finish(self) -> None:
         """Measure and log the finalists, if the measurer supports this and the log does not contain them yet.
 
         Raises OtherRun if code has changed since the log was written, and does not reproduce all its trials.
         """
-        while not self.is_current and (count := len(self._log_writer.records) - len(self._trials)) > 0:
+        while (count := self._replay.compared_count - len(self._trials)) > 0:
             self.step(count)  # the run was told to end before the end of its log
         self._log_code_change()
-        measurer, final = self._measurer, self._log_writer.final
+        measurer, final = self._measurer, self.log.final
         if not isinstance(measurer, Remeasurer) or not measurer.finalists:
             return
         if final is None or final.trials != len(self._trials):
@@ -298,13 +257,6 @@ class RunLoop(AbstractContextManager["RunLoop"]):
             final = measure_finalists(measurer, self._run.space, self._trials)
             if final is not None:
                 self._log_writer.append(final)
-
-    def _make_proposal_error(self, action: str) -> OtherRun:
-        record = self._log_writer.records[len(self._trials)]
-        return self._make_trial_error(record, f"is {record.config}, but the policy now {action}")
-
-    def _make_trial_error(self, record: Record, change: str) -> OtherRun:
-        return make_reproduction_error(self._run, self._log_writer.log, f"Trial {record.index} {change}")
 
 
 def measure_finalists(measurer: Remeasurer, space: Space, trials: Sequence[Trial]) -> Final | None:
@@ -323,7 +275,9 @@ def measure_finalists(measurer: Remeasurer, space: Space, trials: Sequence[Trial
     except CannotMeasure as error:
         warn(f"the fastest trials could not be measured again ({error}); run this again to retry")
         return None
-    finalists = tuple(Finalist(trial.index, values) for trial, values in zip(contenders, seconds, strict=True))
+    finalists = tuple(
+        Finalist(trial.index, round_seconds) for trial, round_seconds in zip(contenders, seconds, strict=True)
+    )
     return Final(trials=len(trials), finalists=finalists, time=round(time.time(), 3))
 
 

@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,7 +31,7 @@ from ..space import PARAMETERS, SPACES, Space
 from ..stats.random_search import RandomDraws
 from ..workload import WORKLOADS, Function, Kernel, Workload, kind_of
 from .strategy import SpaceChoice, Strategy
-from .warm_start import EarlierRuns, WarmStart
+from .warm_start import WarmStart
 
 DEFAULT_POLICY = "gp-prior"
 """The policy of a single run. Of the baselines on the tables of CPU programs, it has the largest area."""
@@ -95,10 +95,10 @@ class Run:
     Attributes:
         batch: The number of configs to request from the policy at a time.
         effective_options: The options with which the policy runs instead of those specified; see Policy.effective.
+        base_dir: The directory that relative paths in ``settings`` start from.
         contrasts: The pairs of strategies that the study registers for comparison.
         starts: The text hashed into the seed of the first configs; see Header.starts.
         code_digests: The digests of the source code that decides the run; see :func:`digest_code`.
-        default_options: The values of the options that were not specified; see :func:`collect_default_options`.
         discard: Whether to move a log aside that this run cannot continue.
         existing_log: The log when the run was opened, or None if it did not exist yet; see :mod:`searchlab.run.open`.
     """
@@ -110,12 +110,12 @@ class Run:
     budget: Budget
     settings: Settings
     log_path: Path
+    base_dir: Path = Path()
     warm_start: WarmStart = field(default_factory=WarmStart)
     effective_options: Mapping[str, Any] = field(default_factory=dict)
     contrasts: tuple[tuple[str, str], ...] = ()
     starts: str = ""
     code_digests: Mapping[str, str] = field(default_factory=dict)
-    default_options: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     discard: bool = False
     existing_log: Log | None = field(default=None, compare=False)
 
@@ -151,7 +151,7 @@ class Run:
     def with_options(self, options: Mapping[str, Any]) -> Run:
         """Return this run with different policy options. Its effective options are then unknown."""
         policy = Plugin(self.strategy.policy.name, dict(options))
-        return replace(self, strategy=replace(self.strategy, policy=policy), effective_options={}, default_options={})
+        return replace(self, strategy=replace(self.strategy, policy=policy), effective_options={})
 
     @property
     def host(self) -> dict[str, str]:
@@ -163,19 +163,17 @@ class Run:
         """The conditions of this run's measurements if it is executed on this machine."""
         return encode_conditions(self.host, self.space.target.to_json(), self.settings.identity())
 
-    def header(self, workers: int = 1, all_costs: SpaceCosts | None = None) -> Header:
-        """Return the header for the run's log. The arguments come from the measurer."""
-        is_local = self.settings.exclusive  # this machine is measured
-        target, workload = self.space.target, self.space.workload
-        strategy = self.strategy
-        is_builtin = kind_of(self.workload_name)[0] in BUILTIN_WORKLOAD_KINDS
+    @cached_property
+    def header(self) -> Header:
+        """The header for the run's log, without what only the measurer knows: its workers, and the optimum."""
+        strategy, target, workload = self.strategy, self.space.target, self.space.workload
         computation = None
-        if not is_builtin:
+        if kind_of(self.workload_name)[0] not in BUILTIN_WORKLOAD_KINDS:
             with WORKLOADS.convert_errors(type(workload), "flops, unit, cluster or content"):
                 computation = Computation.from_workload(workload)
-        resolution: dict[str, Any] = {}
+        machine = read_machine_facts(target.cores) if self.settings.exclusive else {}
         if isinstance(self.settings, LocalSettings) and target.kind == "llvm":
-            resolution = read_resolution(target.cores, self.settings.repeat)
+            machine = machine | read_resolution(target.cores, self.settings.repeat)
         return Header(
             searchlab_log=FORMAT_VERSION,
             workload=self.workload_name,
@@ -189,20 +187,17 @@ class Run:
             target=target.to_json(),
             measure=self.settings.identity(),
             host=self.host,
-            machine=read_machine_facts(target.cores) | resolution if is_local else {},
+            machine=machine,
             starts=self.starts,
             warm_start=self.warm_start.sources,
             label=strategy.label,
             space_label=self.space_choice.label,
             space_size=self.space_choice.size,
-            optimum=all_costs.optimum if all_costs else None,
-            random=summarize_random_draws(all_costs, self.trials),
             contrasts=self.contrasts,
             effective=dict(self.effective_options),
-            workers=workers,
             versions=dict(library_versions()),
             code=dict(self.code_digests),
-            defaults=dict(self.default_options),
+            defaults=_collect_default_options(self),
             created=time.time(),
             computation=computation,
         )
@@ -254,16 +249,14 @@ def derive_seed(seed: int, name: str) -> int:
     return int.from_bytes(hashlib.sha256(text).digest()[:4], "big")
 
 
-def plan_run(run: Run, earlier_runs: EarlierRuns | None = None, base_dir: Path = Path()) -> Run:
-    """Complete a run: its warm start, the options with which its policy runs, and what its log records of code.
+def plan_run(run: Run) -> Run:
+    """Complete a run: its usable warm start, the options with which its policy runs, and what its log records of code.
 
     Nothing is measured, but the policy is created once to detect invalid options. The plan is also valid for other
     seeds.
 
     Args:
-        run: The run, without the fields that are planned here.
-        earlier_runs: The runs from which it starts, as far as they are usable.
-        base_dir: The directory that a table's relative path starts from.
+        run: The run, without the fields that are planned here. Its warm start contains all specified runs.
 
     Raises:
         SearchlabError: If an option is invalid.
@@ -285,9 +278,8 @@ def plan_run(run: Run, earlier_runs: EarlierRuns | None = None, base_dir: Path =
             f"{strategy.features!r}, which requires programs: configs in {plugin.name} have none"
         )
         strategy = replace(strategy, features=strategy.without_programs)
-    earlier_runs = earlier_runs or EarlierRuns()
-    machine = settings.machine_name(space.target, base_dir) if earlier_runs.directories else ""
-    warm_start = earlier_runs.make_warm_start(run.space_choice, strategy, machine)
+    machine = settings.machine_name(space.target, run.base_dir) if run.warm_start.directories else ""
+    warm_start = run.warm_start.exclude_other_machines(machine, space).select(run.space_choice, strategy)
     run = replace(run, strategy=strategy, warm_start=warm_start)
     policy, _ = run.start()
     learned_trials = len(warm_start.trials) + (run.trials - 1) // run.batch * run.batch  # before the last batch
@@ -297,16 +289,11 @@ def plan_run(run: Run, earlier_runs: EarlierRuns | None = None, base_dir: Path =
             f"(n_startup), but the run has only {run.trials} trials, in batches of {run.batch}; increase the number of "
             "trials, or reduce n_startup"
         )
-    return replace(
-        run,
-        effective_options=policy.effective,
-        code_digests=digest_code(run, base_dir),
-        default_options=collect_default_options(run),
-    )
+    return replace(run, effective_options=policy.effective, code_digests=digest_code(run))
 
 
-def digest_code(run: Run, base_dir: Path = Path()) -> dict[str, str]:
-    """Return the digests of the source code that decides a run, by role. A table's path starts from ``base_dir``.
+def digest_code(run: Run) -> dict[str, str]:
+    """Return the digests of the source code that decides a run, by role.
 
     The roles are ``core`` (searchlab itself), ``workload``, ``space``, ``policy``, ``cost_model`` and ``table``.
     A function that is passed as an option counts as part of its plug-in.
@@ -316,13 +303,13 @@ def digest_code(run: Run, base_dir: Path = Path()) -> dict[str, str]:
         options = {**plugin.options, **run.space.made_with} if role == "space" else plugin.options
         digests[role] = source_digest(cls, *iterate_functions(options))
     if isinstance(run.settings, TableSettings):
-        digests["table"] = run.settings.content_digest(base_dir)
+        digests["table"] = run.settings.compute_content_digest(run.base_dir)
     workload = run.space.workload
     functions = [workload.load()] if isinstance(workload, Function) and not run.settings.replays else []
     return {"core": core_digest(), "workload": source_digest(type(workload), *functions), **digests}
 
 
-def collect_default_options(run: Run) -> dict[str, dict[str, Any]]:
+def _collect_default_options(run: Run) -> dict[str, dict[str, Any]]:
     """Return the values of the options that were not specified, by role, as logs record them."""
     plugins = _list_plugins(run).items()
     return {role: kind.unspecified_options(cls, plugin.options) for role, (kind, cls, plugin) in plugins}

@@ -22,7 +22,7 @@ from ..log.budget import UNLIMITED
 from ..log.forecast import format_duration
 from ..records import Trial
 from ..workload import Workload
-from .plan import OnChargedRun, OnChargedTrial, OnRun, OnTrial, Run
+from .plan import OnChargedRun, OnChargedTrial, OnRun, Run
 
 LOGGER = logging.getLogger("searchlab")
 """The logger that receives a message at level INFO for each new trial."""
@@ -83,12 +83,12 @@ class RunProgress:
             self._progress.remove_task(bar)
         self._progress.start()
         workload, has_trials = run.space.workload, run.trials < UNLIMITED
-        limit = None if has_trials else run.budget.seconds
+        limit_seconds = None if has_trials else run.budget.seconds
         bar = self._progress.add_task(
             f"{workload}  {run.strategy.name}, seed {run.seed}",
-            total=run.trials if has_trials else limit,
+            total=run.trials if has_trials else limit_seconds,
             best="",
-            unit="" if limit is None else " s",
+            unit="" if limit_seconds is None else " s",
         )
         self._bars_by_job[job] = run, bar
         self._progress.update(self._study_bar, best=f"run {run_number} of {run_count}")
@@ -101,10 +101,10 @@ class RunProgress:
             nonlocal best_cost
             best_cost = min(best_cost, trial.cost)
             text = _format_throughput(workload, best_cost)
-            if limit is None:
+            if limit_seconds is None:
                 self._progress.update(bar, advance=1, best=text)
             else:
-                self._progress.update(bar, completed=min(charged, limit), best=f"trial {trial.index}, {text}")
+                self._progress.update(bar, completed=min(charged, limit_seconds), best=f"trial {trial.index}, {text}")
             self._show_study()
             self._print_line(self._study_bar if self._is_study else bar)
 
@@ -202,34 +202,24 @@ def _format_throughput(workload: Workload, seconds: float) -> str:
     return format_speed(workload.flops / seconds / 1e9, workload.unit) if math.isfinite(seconds) else "no success yet"
 
 
-def log_trials(run: Run) -> OnTrial:
-    """Return a function that logs each new trial of ``run``: its number, config, result, and the best one so far."""
-    workload = run.space.workload
-    best_cost = math.inf
-
-    def on_trial(trial: Trial, replayed: bool) -> None:
-        nonlocal best_cost
-        best_cost = min(best_cost, trial.cost)
-        if replayed or not LOGGER.isEnabledFor(logging.INFO):
-            return
-        measurement = trial.measurement
-        result_text = _format_throughput(workload, trial.cost)
-        if measurement.failure:
-            result_text = ": ".join(
-                part for part in (measurement.failure, escape_to_one_line(measurement.message)[:200]) if part
-            )
-        LOGGER.info(
-            "%s, %s, seed %d, trial %d: %s (best %s) with %s",
-            workload,
-            run.strategy.name,
-            run.seed,
-            trial.index,
-            result_text,
-            _format_throughput(workload, best_cost),
-            json.dumps(trial.config.to_json()),
-        )
-
-    return on_trial
+def log_trial(run: Run, trial: Trial, best_cost: float) -> None:
+    """Log a new trial of ``run``: its number, config, result, and the best one so far."""
+    if not LOGGER.isEnabledFor(logging.INFO):
+        return
+    workload, measurement = run.space.workload, trial.measurement
+    result_text = _format_throughput(workload, trial.cost)
+    if measurement.failure:
+        result_text = ": ".join(filter(None, [measurement.failure, escape_to_one_line(measurement.message)[:200]]))
+    LOGGER.info(
+        "%s, %s, seed %d, trial %d: %s (best %s) with %s",
+        workload,
+        run.strategy.name,
+        run.seed,
+        trial.index,
+        result_text,
+        _format_throughput(workload, best_cost),
+        json.dumps(trial.config.to_json()),
+    )
 
 
 def open_progress(progress: bool | Console, runs: Sequence[Run] = ()) -> AbstractContextManager[RunProgress | None]:
@@ -257,12 +247,17 @@ def show_progress(progress: bool | Console, runs: Sequence[Run], on_run: OnRun) 
     with open_progress(progress, runs) as bars:
 
         def on_each_run(run: Run, run_number: int, run_count: int, job: int) -> OnChargedTrial:
-            callbacks = [on_run(run, run_number, run_count, job), log_trials(run)]
+            user_on_trial = on_run(run, run_number, run_count, job)
             advance = None if bars is None else bars.on_run(run, run_number, run_count, job)
+            best_cost = math.inf
 
             def on_trial(trial: Trial, replayed: bool, charged: float) -> None:
-                for callback in filter(None, callbacks):
-                    callback(trial, replayed)
+                nonlocal best_cost
+                best_cost = min(best_cost, trial.cost)
+                if user_on_trial is not None:
+                    user_on_trial(trial, replayed)
+                if not replayed:
+                    log_trial(run, trial, best_cost)
                 if advance is not None:
                     advance(trial, replayed, charged)
 

@@ -235,10 +235,10 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                     f"computed; specify a number of trials instead"
                 )
             trials = parse_difficulty(trials, space_costs.costs)
-        return budget_of(trials, seconds, stop_after)
+        return make_budget(trials, seconds, stop_after)
 
 
-def schema_of_studies() -> dict[str, Any]:
+def make_study_schema() -> dict[str, Any]:
     """Return the JSON Schema of study files. It does not contain the options of plug-ins."""
     schema = msgspec.json.schema(StudySpec)
     for settings in (LocalSettings, FunctionSettings):  # their kind follows from the workloads
@@ -248,7 +248,7 @@ def schema_of_studies() -> dict[str, Any]:
     return schema
 
 
-def budget_of(trials: int | None, seconds: float | None, stop_after: int | None) -> Budget:
+def make_budget(trials: int | None, seconds: float | None, stop_after: int | None) -> Budget:
     """Return the budget with these limits. If all are None, the limit is 64 trials."""
     if trials is None:
         trials = 64 if seconds is None and stop_after is None else UNLIMITED

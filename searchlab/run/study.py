@@ -5,10 +5,9 @@ For a single run, use :func:`~searchlab.run.tune.tune`.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -22,6 +21,7 @@ from ..errors import SearchlabError, UnsupportedSpace, UnsupportedWorkload, did_
 from ..executors.contract import PlainExecutor, RunExecutor, choose_executor, start_executor
 from ..files import MAX_NAME_BYTES, file_name, read_text, resolve_inside
 from ..log.budget import UNLIMITED
+from ..log.format import Log
 from ..log.plan import JSON_COPY_NAME, TOML_COPY_NAME, PlannedRun, write_plan, write_study_copy
 from ..log.result import Result, Results
 from ..measure.contract import SpaceCosts
@@ -34,30 +34,13 @@ from ..policy import POLICIES
 from ..schema import convert, parse_toml
 from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
-from .execute import execute, warn_of_a_busy_machine, warn_of_results
+from .execute import execute, warn_of_a_busy_machine, warn_of_doubts, warn_of_extra_trials
 from .objects import UserObjects, names_for_objects
 from .plan import OnRun, Plan, Run, make_space_spec, plan_run, select_shard
 from .progress import show_progress
-from .spec import SUITE_KEYS, PluginEntry, PolicyEntry, StudySpec, budget_of
+from .spec import SUITE_KEYS, PluginEntry, PolicyEntry, StudySpec, make_budget
 from .strategy import SpaceChoice, Strategy
-from .warm_start import EarlierRuns, WarmStart
-
-Sources = tuple[str, ...]
-"""The sources of a warm start, as a study specifies them."""
-
-
-@dataclass(frozen=True)
-class PlannedSpace:
-    """A space that a study searches.
-
-    Attributes:
-        directory: The directory for its logs, relative to the results directory.
-        settings: How to measure its configs.
-    """
-
-    directory: Path
-    choice: SpaceChoice
-    settings: Settings
+from .warm_start import WarmStart
 
 
 @dataclass
@@ -169,71 +152,70 @@ class Study:
         ]
         _check_distinct("policy", [file_name(strategy.label) for _, strategy in strategies])
         self._check_references(strategies)
-        space_groups, skipped = self._plan_spaces()
-        statistic = space_groups[0][0].settings.statistic
-        earlier_runs = {
-            sources: EarlierRuns.from_sources(sources, statistic, self.base)
-            for sources in dict.fromkeys(self._warm_start_sources(policy_entry) for policy_entry, _ in strategies)
-        }
-        runs: list[Run] = []
-        warm_starts: dict[Sources, list[WarmStart]] = defaultdict(list)
-        for spaces in space_groups:
-            first_seed_runs: list[Run] = []
-            for space in spaces:
-                space_runs, skipped_strategies = self._plan_space_runs(space, strategies, earlier_runs)
-                for sources, run in space_runs:
-                    first_seed_runs.append(run)
-                    warm_starts[sources].append(run.warm_start)
-                skipped += skipped_strategies
-            runs += [
-                replace(run, seed=seed, log_path=run.log_path / f"seed{seed}.jsonl")
-                for seed in spec.seed_list
-                for run in first_seed_runs
-            ]
-        if not runs and spec.policies:
+        spaces, skipped = self._plan_spaces()
+        first_seed_runs, skipped_strategies = self._plan_first_seed(spaces, strategies)
+        skipped += skipped_strategies
+        if not first_seed_runs and spec.policies:
             raise SearchlabError("no policy in the study can search any of its spaces. " + "; ".join(skipped))
-        for sources, run_warm_starts in warm_starts.items():
-            earlier_runs[sources].check_used(run_warm_starts)
+        runs = [
+            replace(run, seed=seed, log_path=run.log_path / f"seed{seed}.jsonl")
+            for seed in spec.seed_list
+            for run in first_seed_runs
+        ]
+        if self.suite is not None:  # table by table
+            directories = [directory for directory, _, _ in spaces]
+            runs.sort(key=lambda run: directories.index(run.log_path.parents[1]))
         return Plan(runs, skipped)
 
-    def _plan_space_runs(
-        self,
-        space: PlannedSpace,
-        strategies: Sequence[tuple[PolicyEntry, Strategy]],
-        earlier_runs: Mapping[Sources, EarlierRuns],
-    ) -> tuple[list[tuple[Sources, Run]], list[str]]:
-        """Plan a run for each strategy that can search ``space``, with the first seed and a directory for its log.
+    def _plan_first_seed(
+        self, spaces: Sequence[tuple[Path, SpaceChoice, Settings]], strategies: Sequence[tuple[PolicyEntry, Strategy]]
+    ) -> tuple[list[Run], list[str]]:
+        """Plan a run for each space and each strategy that can search it, with a directory for its log.
 
         Returns:
-            The runs, each with the sources of its warm start, and a sentence for each strategy that is skipped.
+            The runs, and a sentence for each strategy that is skipped.
         """
         spec = self.spec
-        runs: list[tuple[Sources, Run]] = []
+        sources_by_strategy = {
+            strategy.label: tuple(spec.warm_start if policy_entry.warm_start is None else policy_entry.warm_start)
+            for policy_entry, strategy in strategies
+        }
+        statistic = spaces[0][2].statistic
+        warm_starts = {
+            sources: WarmStart.from_sources(sources, statistic, self.base)
+            for sources in dict.fromkeys(sources_by_strategy.values())
+        }
+        runs: list[Run] = []
         skipped: list[str] = []
-        all_costs = cache(partial(self._read_all_costs, space))
-        for policy_entry, strategy in strategies:
-            if policy_entry.spaces and space.choice.name not in policy_entry.spaces:
-                continue
-            run = Run(
-                space.choice,
-                strategy,
-                spec.seed_list[0],
-                policy_entry.batch or spec.batch,
-                spec.budget(policy_entry, all_costs),
-                space.settings,
-                space.directory / file_name(strategy.label),
-                contrasts=tuple(spec.contrasts),
-                starts=strategy.name if spec.starts == "own" else "",
-            )
-            sources = self._warm_start_sources(policy_entry)
-            try:
-                runs.append((sources, plan_run(run, earlier_runs[sources], self.base)))
-            except UnsupportedSpace as error:
-                skipped.append(f"{run.log_path} is not searched: {error}")
+        for directory, space_choice, settings in spaces:
+            all_costs = cache(partial(self._read_all_costs, space_choice, settings))
+            for policy_entry, strategy in strategies:
+                if policy_entry.spaces and space_choice.name not in policy_entry.spaces:
+                    continue
+                run = Run(
+                    space_choice,
+                    strategy,
+                    spec.seed_list[0],
+                    policy_entry.batch or spec.batch,
+                    spec.budget(policy_entry, all_costs),
+                    settings,
+                    directory / file_name(strategy.label),
+                    self.base,
+                    warm_starts[sources_by_strategy[strategy.label]],
+                    contrasts=tuple(spec.contrasts),
+                    starts=strategy.name if spec.starts == "own" else "",
+                )
+                try:
+                    runs.append(plan_run(run))
+                except UnsupportedSpace as error:
+                    skipped.append(f"{run.log_path} is not searched: {error}")
+        for sources, warm_start in warm_starts.items():
+            selected_warm_starts = [
+                run.warm_start for run in runs if sources_by_strategy[run.strategy.label] == sources
+            ]
+            if selected_warm_starts:
+                warm_start.check_used(selected_warm_starts)
         return runs, skipped
-
-    def _warm_start_sources(self, policy_entry: PolicyEntry) -> Sources:
-        return tuple(self.spec.warm_start if policy_entry.warm_start is None else policy_entry.warm_start)
 
     def _check_references(self, strategies: Sequence[tuple[PolicyEntry, Strategy]]) -> None:
         """Raise SearchlabError if a contrast or claim refers to a strategy that is not in the study."""
@@ -249,35 +231,34 @@ class Study:
             for policy_entry, strategy in strategies
             if space in (policy_entry.spaces or spaces)
         ]
-        in_contrasts = [name for pair in spec.contrasts for name in pair]
-        in_claims = [name for claim in spec.claims for name in (claim.strategy, *claim.opponents)]
+        contrast_references = [name for pair in spec.contrasts for name in pair]
+        claim_references = [name for claim in spec.claims for name in (claim.strategy, *claim.opponents)]
         for study_key, references, choices in (
-            ("contrasts", in_contrasts, strategy_names),
-            ("claims", in_claims, strategy_names + names_with_space),
+            ("contrasts", contrast_references, strategy_names),
+            ("claims", claim_references, strategy_names + names_with_space),
         ):
             for name in references:
                 if name not in choices:
                     hint = did_you_mean(name, choices)
                     raise SearchlabError(f"{study_key} refer to the strategy {name!r}, which is not in the study{hint}")
 
-    def _read_all_costs(self, space: PlannedSpace) -> SpaceCosts | None:
-        if not space.settings.replays:
+    def _read_all_costs(self, space_choice: SpaceChoice, settings: Settings) -> SpaceCosts | None:
+        if not settings.replays:
             return None
-        with space.settings.make(space.choice.space.target, {}, self.base) as measurer:
-            return measurer.all_costs(space.choice.space)
+        with settings.make(space_choice.space.target, {}, self.base) as measurer:
+            return measurer.all_costs(space_choice.space)
 
-    def _plan_spaces(self) -> tuple[list[list[PlannedSpace]], list[str]]:
-        """Return groups of spaces, in which runs are ordered by seed, and a sentence for each space that is skipped.
+    def _plan_spaces(self) -> tuple[list[tuple[Path, SpaceChoice, Settings]], list[str]]:
+        """Return the spaces, each with a directory for its logs and how to measure its configs.
 
-        In a suite, each table is a separate group; otherwise, there is only one group.
+        There is also a sentence for each space that is skipped.
         """
         spec = self.spec
         if self.suite is not None:
             noise = spec.suite_selection is not None and spec.suite_selection.noise
-            tables = self.suite.tables
             return [
-                [PlannedSpace(Path(table.entry.name), SpaceChoice.from_table(table), table.settings(noise))]
-                for table in tables
+                (Path(table.entry.name), SpaceChoice.from_table(table), table.settings(noise))
+                for table in self.suite.tables
             ], []
         workloads = [self.objects.workloads.get(text) or parse_workload(text) for text in spec.workloads]
         space_entries = spec.space_entries
@@ -287,7 +268,7 @@ class Study:
         if target is None and len(self.objects.spaces) < len(spec.spaces):  # Space objects have their own target
             target = resolve_target((spec.measure or LocalSettings()).default_target(self.base))
         measurable_spaces = spec.measure.measurable_spaces(self.base) if spec.measure else None
-        spaces: list[PlannedSpace] = []
+        spaces: list[tuple[Path, SpaceChoice, Settings]] = []
         skipped: list[str] = []
         for workload in workloads:
             for space_entry in space_entries:
@@ -302,10 +283,10 @@ class Study:
                     skipped.append(f"{workload} is not searched in {space_entry.title}: {error}")
                     continue
                 directory = Path(file_name(str(workload)), file_name(space_entry.title))
-                spaces.append(PlannedSpace(directory, choice, settings_for(workload, spec.measure)))
+                spaces.append((directory, choice, settings_for(workload, spec.measure)))
         if not spaces:
             raise SearchlabError("no space in the study supports any of its workloads. " + "; ".join(skipped))
-        return [spaces], skipped
+        return spaces, skipped
 
     def _make_space(self, workload: Workload, space_entry: PluginEntry, target: Target | None) -> SpaceChoice:
         """Create the space of an entry. Raises UnsupportedWorkload if it has no programs for the workload."""
@@ -413,9 +394,10 @@ class Study:
             RunsFailed: If any runs failed. It is raised at the end, when all other runs are complete.
         """
         planned_runs = self.plan().runs
-        all_runs = [replace(run, log_path=Path(out) / run.log_path, discard=discard) for run in planned_runs]
-        logs_in_shard = {Path(out) / run.log_path for run in select_shard(planned_runs, *shard)}
-        runs = [run for run in all_runs if run.log_path in logs_in_shard]
+        all_runs, runs = (
+            [replace(run, log_path=Path(out) / run.log_path, discard=discard) for run in selected_runs]
+            for selected_runs in (planned_runs, select_shard(planned_runs, *shard))
+        )
         for run in runs:
             resolve_inside(run.log_path, Path(out))
 
@@ -426,28 +408,30 @@ class Study:
 
         if executor is None and self.spec.executor is None:
             warn_of_a_busy_machine(runs)
-        with ExitStack() as stack:
-            run_executor: RunExecutor | None = None
-            if isinstance(executor, Executor):
-                run_executor = executor if isinstance(executor, RunExecutor) else PlainExecutor(executor)
-            elif (plugin := choose_executor(self.spec.executor, executor, jobs)) is not None:
-                exclusive = any(run.settings.exclusive for run in runs)
-                run_executor = stack.enter_context(start_executor(plugin, exclusive, Path(out)))
-            on_each_run = stack.enter_context(show_progress(progress, runs, on_run or (lambda *_: None)))
+        executor_context: AbstractContextManager[RunExecutor | None] = nullcontext()
+        if isinstance(executor, Executor):
+            executor_context = nullcontext(executor if isinstance(executor, RunExecutor) else PlainExecutor(executor))
+        elif (plugin := choose_executor(self.spec.executor, executor, jobs)) is not None:
+            exclusive = any(run.settings.exclusive for run in runs)
+            executor_context = start_executor(plugin, exclusive, Path(out))
+        with (
+            executor_context as run_executor,
+            show_progress(progress, runs, on_run or (lambda *_: None)) as on_each_run,
+        ):
             if not planned_runs:  # the study's claims are only about the suite's baselines
                 write_files()
-            logs = {}
+            logs: list[Log] = []
             if runs:
                 logs = execute(
                     runs,
-                    base_dir=self.base,
                     on_run=on_each_run,
                     executor=run_executor,
                     on_ready=write_files,
                     study_runs=all_runs,
                 )
-        warn_of_results(runs, logs)
-        return Results(Result(logs[run.log_path], run.space) for run in runs)
+        warn_of_extra_trials(runs, logs)
+        warn_of_doubts(logs)
+        return Results(Result(log, run.space) for run, log in zip(runs, logs, strict=True))
 
     def _repr_html_(self) -> str:
         def names(entries: Iterable[PluginEntry]) -> str:
@@ -456,7 +440,7 @@ class Study:
         spec = self.spec
         trials: int | str | None = spec.trials
         if not isinstance(trials, str):
-            trials = budget_of(trials, spec.seconds, spec.stop_after).trials
+            trials = make_budget(trials, spec.seconds, spec.stop_after).trials
             trials = "any number" if trials == UNLIMITED else trials
         scope = {"workloads": ", ".join(spec.workloads), "spaces": names(spec.space_entries)}
         facts = {

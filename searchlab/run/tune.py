@@ -17,12 +17,12 @@ from ..plugins import PluginSpec
 from ..space import Space
 from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
-from .execute import execute_run, warn_of_a_busy_machine, warn_of_results
+from .execute import execute_run, warn_of_a_busy_machine, warn_of_doubts, warn_of_extra_trials
 from .plan import DEFAULT_POLICY, OnTrial, Run, list_default_spaces, make_space_spec, plan_run
 from .progress import show_progress
-from .spec import budget_of
+from .spec import make_budget
 from .strategy import SpaceChoice, Strategy
-from .warm_start import EarlierRuns, Source
+from .warm_start import Source, WarmStart
 
 
 @checks_arguments
@@ -117,7 +117,7 @@ def tune(
     if target is None and not isinstance(space, Space):
         target = settings.default_target()
     resolved_target = None if target is None else resolve_target(target)
-    earlier_runs = EarlierRuns.from_sources(warm_start, settings.statistic)
+    earlier_runs = WarmStart.from_sources(warm_start, settings.statistic)
     specs = list_default_spaces(parsed_workload) if spec is None else [spec]
     with nullcontext() if log else ScratchFolder() as folder:
         run = Run(
@@ -125,15 +125,17 @@ def tune(
             Strategy.from_specs(policy, cost_model, features),
             seed,
             batch,
-            budget_of(trials, seconds, stop_after),
+            make_budget(trials, seconds, stop_after),
             settings,
             Path(log or f"{folder}/log.jsonl"),
+            warm_start=earlier_runs,
             discard=discard,
         )
-        run = plan_run(run, earlier_runs)
+        run = plan_run(run)
         earlier_runs.check_used([run.warm_start])
         warn_of_a_busy_machine([run])
         with show_progress(progress, [run], lambda *_: on_trial) as on_run:
-            complete_log = execute_run(run, Path(), on_run)
-        warn_of_results([run], {run.log_path: complete_log})
+            complete_log = execute_run(run, on_run)
+        warn_of_extra_trials([run], [complete_log])
+        warn_of_doubts([complete_log])
     return Result(complete_log, run.space)

@@ -15,7 +15,7 @@ from ..costmodel import BoundCostModel, OtherTask, compute_scores
 from ..costmodel.features import FEATURES
 from ..errors import SearchlabError, warn
 from ..files import read_each, real_path
-from ..log.format import DEFAULT_CONFIG_MARKER, Header, Log, workload_name, workload_of
+from ..log.format import DEFAULT_CONFIG_MARKER, Log, workload_name, workload_of
 from ..log.programs import ChangedProgram
 from ..log.read import decode_log, find_logs, read_log, read_log_bytes
 from ..log.result import Result
@@ -131,104 +131,24 @@ def _read_table(table: SuiteTable, statistic: Statistic) -> EarlierRun:
 
 @dataclass(frozen=True)
 class WarmStart:
-    """The earlier runs from which a run starts.
+    """The earlier runs from which a run starts or, before the run is planned, all those that are specified.
 
     Attributes:
-        same_space: The runs in the same space.
-        other_spaces: The runs in other spaces.
-        directories: The directories that contain some of these runs.
+        runs: The earlier runs; those in the run's own space come first.
+        directories: The directories that contain some of the specified runs.
         includes_default_config: Whether the run's first trial is the default config of its space.
-    """
-
-    same_space: tuple[EarlierRun, ...] = ()
-    other_spaces: tuple[EarlierRun, ...] = ()
-    directories: tuple[Path, ...] = ()
-    includes_default_config: bool = False
-
-    @property
-    def runs(self) -> tuple[EarlierRun, ...]:
-        return (*self.same_space, *self.other_spaces)
-
-    @property
-    def digests(self) -> tuple[str, ...]:
-        return tuple(run.digest for run in self.runs)
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """What the log's header records; see :class:`~searchlab.log.format.Header`."""
-        return (*((DEFAULT_CONFIG_MARKER,) if self.includes_default_config else ()), *self.digests)
-
-    @property
-    def trials(self) -> list[Trial]:
-        return [trial for run in self.same_space for trial in run.trials]
-
-    def exclude(self, log_paths: Set[Path]) -> WarmStart:
-        """Return this warm start without the runs from directories whose logs are among ``log_paths``."""
-
-        def is_kept(run: EarlierRun) -> bool:
-            return not (run.directory is not None and real_path(run.log.path) in log_paths)
-
-        same_space, other_spaces = (tuple(filter(is_kept, runs)) for runs in (self.same_space, self.other_spaces))
-        return replace(self, same_space=same_space, other_spaces=other_spaces)
-
-    def restore(
-        self, header: Header, log_path: Path, space_choice: SpaceChoice, strategy: Strategy, statistic: Statistic
-    ) -> WarmStart:
-        """Return the warm start of an earlier run of the study, whose log has this ``header``.
-
-        Logs that were specified only now are added, and are rejected later, when the run's header is compared.
-
-        Raises:
-            SearchlabError: If the directories do not contain one of the logs; the message names the run's ``log_path``.
-        """
-        runs_by_digest = {run.digest: run for run in self.runs}
-        digests = [digest for digest in header.warm_start if digest != DEFAULT_CONFIG_MARKER]
-        runs = [
-            runs_by_digest.get(digest) or find_earlier_run(self.directories, digest, statistic, log_path)
-            for digest in digests
-        ]
-        runs += [run for digest, run in runs_by_digest.items() if run.directory is None and digest not in digests]
-        warm_start = select_runs(runs, space_choice, strategy)
-        return replace(warm_start, directories=self.directories, includes_default_config=self.includes_default_config)
-
-    def feed(self, policy: Policy, cost_model: BoundCostModel | None, trials: Sequence[Trial] = ()) -> None:
-        """Train the cost model on the runs in other spaces, and warm-start the policy with the runs in its own space.
-
-        A policy that transfers also learns from the runs in other spaces.
-
-        Args:
-            policy: The policy.
-            cost_model: The policy's cost model.
-            trials: The trials that the run itself has measured before the policy's first proposal.
-        """
-        if cost_model is not None and cost_model.features.builds_programs:
-            for run in self.runs:
-                run.check_programs()
-        if cost_model is not None and self.other_spaces:
-            cost_model.pretrain([run.task for run in self.other_spaces])
-        if policy.traits.transfers and self.other_spaces:
-            policy.transfer([(run.space, run.trials) for run in self.other_spaces])
-        if self.same_space or trials:
-            policy.warm_start([*self.trials, *trials])
-
-
-@dataclass(frozen=True)
-class EarlierRuns:
-    """The earlier runs in the sources of warm starts.
-
-    Attributes:
-        runs: All runs; those in directories come first.
-        includes_default_config: Whether the default config is among the sources.
+        fingerprint: The fingerprint of the run's space, or "" before the run is planned.
     """
 
     runs: tuple[EarlierRun, ...] = ()
     directories: tuple[Path, ...] = ()
     includes_default_config: bool = False
+    fingerprint: str = ""
 
     @classmethod
     def from_sources(
         cls, sources: Source | Sequence[Source], statistic: Statistic, base_dir: Path = Path()
-    ) -> EarlierRuns:
+    ) -> WarmStart:
         """Read the logs in one or more ``sources``, whose paths are relative to ``base_dir``.
 
         Raises SearchlabError if a log is damaged, has no trials or is specified twice.
@@ -267,12 +187,58 @@ class EarlierRuns:
             runs.append(run)
         return cls(tuple(runs), tuple(directories), DEFAULT_CONFIG_MARKER in sources)
 
-    def make_warm_start(self, space_choice: SpaceChoice, strategy: Strategy, machine: str) -> WarmStart:
-        """Return the runs that ``strategy`` can use on ``machine``, which is "" if it is unknown; see select_runs.
+    @property
+    def same_space(self) -> list[EarlierRun]:
+        """The runs in the run's own space."""
+        return [run for run in self.runs if run.log.header.fingerprint == self.fingerprint]
 
-        Of the runs in directories, those in the same space must have been measured on the same machine.
+    @property
+    def other_spaces(self) -> list[EarlierRun]:
+        """The runs in other spaces."""
+        return [run for run in self.runs if run.log.header.fingerprint != self.fingerprint]
+
+    @property
+    def digests(self) -> tuple[str, ...]:
+        return tuple(run.digest for run in self.runs)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """What the log's header records; see :class:`~searchlab.log.format.Header`."""
+        return (*((DEFAULT_CONFIG_MARKER,) if self.includes_default_config else ()), *self.digests)
+
+    @property
+    def trials(self) -> list[Trial]:
+        """The trials in the run's own space."""
+        return [trial for run in self.same_space for trial in run.trials]
+
+    def select(self, space_choice: SpaceChoice, strategy: Strategy) -> WarmStart:
+        """Return the runs from which ``strategy`` can start.
+
+        Every policy can learn from trials in the same space. Other runs can be used only to train a cost model, or by a
+        policy that transfers. A cost model with program features can learn from runs in any space. Cost models with
+        knob features, as well as policies that transfer, can learn only from runs for a different shape in the same
+        space. A run never learns from a suite's tables for its own workload.
         """
-        space = space_choice.space
+        space, plugin = space_choice.space, space_choice.plugin
+        runs = [
+            run for run in self.runs if not (run.is_from_suite and workload_name(run.log.header) == str(space.workload))
+        ]
+        all_runs = replace(self, runs=tuple(runs), fingerprint=space.fingerprint)
+        features = FEATURES.get(strategy.features)
+        other_spaces = [
+            replace(run, may_import=run.log.header.space == plugin.to_spec())
+            for run in all_runs.other_spaces
+            if features is not None or strategy.transfers
+        ]
+        if features is None or strategy.transfers or not features.builds_programs:
+            other_spaces = [run for run in other_spaces if run.has_knobs_of(plugin, space)]
+        return replace(all_runs, runs=(*all_runs.same_space, *other_spaces))
+
+    def exclude_other_machines(self, machine: str, space: Space) -> WarmStart:
+        """Return this warm start without runs in directories that searched ``space`` on another than ``machine``.
+
+        There is a warning for each directory that contains such runs.
+        """
         runs: dict[str, EarlierRun] = {}
         machines_by_directory: dict[Path, set[str]] = {}
         for run in self.runs:
@@ -287,8 +253,32 @@ class EarlierRuns:
                 f"the logs of {space.workload} in {directory} that were measured on {' and '.join(sorted(machines))} "
                 f"are no warm start for runs on {machine}"
             )
-        warm_start = select_runs(list(runs.values()), space_choice, strategy)
-        return replace(warm_start, directories=self.directories, includes_default_config=self.includes_default_config)
+        return replace(self, runs=tuple(runs.values()))
+
+    def exclude_logs(self, log_paths: Set[Path]) -> WarmStart:
+        """Return this warm start without the runs in directories whose logs are among ``log_paths``."""
+        runs = [run for run in self.runs if run.directory is None or real_path(run.log.path) not in log_paths]
+        return replace(self, runs=tuple(runs))
+
+    def feed(self, policy: Policy, cost_model: BoundCostModel | None, trials: Sequence[Trial] = ()) -> None:
+        """Train the cost model on the runs in other spaces, and warm-start the policy with the runs in its own space.
+
+        A policy that transfers also learns from the runs in other spaces.
+
+        Args:
+            policy: The policy.
+            cost_model: The policy's cost model.
+            trials: The trials that the run itself has measured before the policy's first proposal.
+        """
+        if cost_model is not None and cost_model.features.builds_programs:
+            for run in self.runs:
+                run.check_programs()
+        if cost_model is not None and self.other_spaces:
+            cost_model.pretrain([run.task for run in self.other_spaces])
+        if policy.traits.transfers and self.other_spaces:
+            policy.transfer([(run.space, run.trials) for run in self.other_spaces])
+        if own_trials := [*self.trials, *trials]:
+            policy.warm_start(own_trials)
 
     def check_used(self, warm_starts: Sequence[WarmStart]) -> None:
         """Raise SearchlabError if none of ``warm_starts`` uses a log that was specified.
@@ -311,31 +301,6 @@ class EarlierRuns:
                     f"learn only from other shapes in the same space. For a policy that uses a cost model, set "
                     f'features = "program"'
                 )
-
-
-def select_runs(runs: Sequence[EarlierRun], space_choice: SpaceChoice, strategy: Strategy) -> WarmStart:
-    """Return the ``runs`` from which ``strategy`` can start.
-
-    Every policy can learn from trials in the same space. Other runs can be used only to train a cost model, or by a
-    policy that transfers. A cost model with program features can learn from runs in any space. Cost models with knob
-    features, as well as policies that transfer, can learn only from runs for a different shape in the same space. A run
-    never learns from a suite's tables for its own workload.
-    """
-    space, plugin = space_choice.space, space_choice.plugin
-    runs = [run for run in runs if not (run.is_from_suite and workload_name(run.log.header) == str(space.workload))]
-    same_space = tuple(run for run in runs if run.log.header.fingerprint == space.fingerprint)
-    features = FEATURES.get(strategy.features)
-    if features is None and not strategy.transfers:
-        return WarmStart(same_space)
-    needs_knobs = features is None or strategy.transfers or not features.builds_programs
-    other_spaces = [
-        replace(run, may_import=run.log.header.space == plugin.to_spec())
-        for run in runs
-        if run.log.header.fingerprint != space.fingerprint
-    ]
-    return WarmStart(
-        same_space, tuple(run for run in other_spaces if not needs_knobs or run.has_knobs_of(plugin, space))
-    )
 
 
 def find_earlier_run(directories: Sequence[Path], digest: str, statistic: Statistic, log_path: Path) -> EarlierRun:

@@ -25,7 +25,7 @@ from ..costmodel import COST_MODELS
 from ..errors import SearchlabError
 from ..files import find_files, read_bytes, read_text, write_file
 from ..log.read import RESULT_FILE_NAME, RUNS_SUFFIX
-from ..measure.suite import SPLITS, Name, Split, Suite, find_suite, split_of
+from ..measure.suite import SPLITS, Name, Split, Suite, find_suite
 from ..plugins import Plugin, find_unregistered_code
 from ..policy import POLICIES
 from ..schema import UNREADABLE, convert, parse_toml
@@ -150,7 +150,7 @@ def submit(package_dir: Path, bundle_path: Path, suite_path: str = "") -> Bundle
             f"{package_dir} contains no results; run `searchlab suite run ... --out {package_dir / 'dev'}`"
         )
     suite = find_suite(suite_path or read_trajectories(result_paths[0]).suite).select_split(None)
-    splits = split_of(suite)
+    splits = suite.splits
     results: dict[Split, Trajectories] = {}
     for result_path in result_paths:
         result = read_trajectories(result_path)
@@ -328,7 +328,7 @@ def find_bundle_problems(bundle: Bundle, suite: Suite) -> Iterator[str]:
 
 
 def _find_tuning_problems(submission: Submission, suite: Suite) -> Iterator[str]:
-    allowed_names = {f"{suite.spec.version}/{name}" for name, split in split_of(suite).items() if split == "dev"}
+    allowed_names = {f"{suite.spec.version}/{name}" for name, split in suite.splits.items() if split == "dev"}
     for name in submission.tuned_on:
         if name.partition("/")[0] == suite.spec.version and name not in (f"{suite.spec.version}/dev", *allowed_names):
             yield f"it was tuned on {escape_to_one_line(name)}; only tables of {suite.spec.version}/dev may be used"

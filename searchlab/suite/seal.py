@@ -9,7 +9,7 @@ import msgspec
 
 from ..errors import SearchlabError
 from ..files import FileMissing, read_text, write_file
-from ..measure.suite import MANIFEST_FILE, Suite, digest_of, split_of
+from ..measure.suite import MANIFEST_FILE, Suite, compute_file_digest
 from ..schema import UNREADABLE
 from .cards import TableCard
 from .dataset import make_dataset_texts
@@ -56,7 +56,7 @@ def seal(suite: Suite, on_table: Callable[[str], None] = lambda name: None) -> M
         SearchlabError: If a table is missing, if its times depend on when they were measured, or if a table would move
             from one split to the other.
     """
-    split = split_of(suite)
+    split = suite.splits
     if (suite.directory / MANIFEST_FILE).exists():
         sealed_split = read_manifest(suite).split
         if moved_tables := sorted(name for name in sealed_split if name in split and split[name] != sealed_split[name]):
@@ -79,7 +79,7 @@ def seal(suite: Suite, on_table: Callable[[str], None] = lambda name: None) -> M
             table_cards.append(card)
         for name, text in make_dataset_texts(suite, table_cards).items():
             write_file(suite.directory / name, text, under=suite.directory)
-        digests = {name: digest_of(path) for name, path in list_files(suite).items()}
+        digests = {name: compute_file_digest(path) for name, path in list_files(suite).items()}
         manifest = Manifest(suite.spec.version, split, digests)
         manifest_bytes = msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
         write_file(suite.directory / MANIFEST_FILE, manifest_bytes, under=suite.directory, durable=True)

@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import SearchlabError
 from ..files import read_text
 from ..log.read import RESULT_FILE_NAME
-from ..measure.suite import MANIFEST_FILE, Suite, SuiteTable, digest_of, find_suite, split_of
+from ..measure.suite import MANIFEST_FILE, Suite, SuiteTable, compute_file_digest, find_suite
 from ..run.strategy import SpaceChoice
 from ..tables.info import explain_unsteadiness
 from .cards import TableCard
@@ -60,7 +60,9 @@ def verify_suite(suite: Suite, on_step: OnStep, seconds: float | None) -> bool:
         [problem for baseline in baseline_runs for problem in _find_run_problems(suite, baseline)],
     )
     if baseline_runs and not all_problems:
-        replay_result = replay(suite, baseline_runs, digest=digest_of(suite.directory / MANIFEST_FILE), seconds=seconds)
+        replay_result = replay(
+            suite, baseline_runs, digest=compute_file_digest(suite.directory / MANIFEST_FILE), seconds=seconds
+        )
         report_step(replay_result.describe("runs of baselines"), replay_result.problems)
     return not all_problems
 
@@ -88,7 +90,7 @@ def verify_result(
     if problems:
         return False
     replay_result = replay(
-        suite, [result], digest=digest_of(result_dir / RESULT_FILE_NAME), seconds=seconds, trusted=trusted
+        suite, [result], digest=compute_file_digest(result_dir / RESULT_FILE_NAME), seconds=seconds, trusted=trusted
     )
     on_step(replay_result.describe("runs"), replay_result.problems)
     return not replay_result.problems
@@ -99,13 +101,13 @@ def _find_file_problems(suite: Suite, manifest: Manifest) -> list[str]:
     problems = [f"{name} is missing; fetch it again" for name in manifest.files if name not in files]
     problems += [f"{name} is not in {MANIFEST_FILE}; remove it" for name in files if name not in manifest.files]
     for name, path in files.items():
-        if name in manifest.files and (digest := digest_of(path)) != manifest.files[name]:
+        if name in manifest.files and (digest := compute_file_digest(path)) != manifest.files[name]:
             problems.append(f"{name} has changed: its SHA-256 is {digest}, not {manifest.files[name]}; fetch it again")
     return problems
 
 
 def _find_split_problems(suite: Suite, manifest: Manifest) -> list[str]:
-    split, sealed_split = split_of(suite), manifest.split
+    split, sealed_split = suite.splits, manifest.split
     return [
         f"{name} is in the split {split.get(name)}, but was in {sealed_split.get(name)} when the split was frozen"
         for name in sorted({*split, *sealed_split})

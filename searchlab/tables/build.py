@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -48,20 +48,6 @@ BATCH_SIZE = 32
 """The number of configs in a batch: enough to keep all build processes busy, but little to lose in an interruption."""
 
 
-@dataclass(frozen=True)
-class TableRun:
-    """The run that builds a table.
-
-    Attributes:
-        path: The table's path.
-        passes: The number of passes over all programs; 0 to keep the run's own times.
-    """
-
-    run: Run
-    path: Path
-    passes: int = 0
-
-
 def table_study(
     source: str,
     space: str = "",
@@ -96,18 +82,11 @@ def table_study(
     return replace(study, spec=msgspec.structs.replace(study.spec, **changes))
 
 
-def runs_for_tables(runs: Sequence[Run], out: Path | None, default: Path, passes: int | None = None) -> list[TableRun]:
-    """Return the runs that build tables, each with the path and passes of its table.
+def choose_passes(runs: Sequence[Run], passes: int | None = None) -> int:
+    """Return the number of passes over all programs, or 0 to keep the times of the run that checks them.
 
-    Args:
-        runs: The runs that build the tables.
-        out: A directory, or a file if there is only one run.
-        default: The directory to use if ``out`` is None.
-        passes: The number of passes over all programs, or 0 to keep the times of the run that checks them. The default
-            is :data:`DEFAULT_PASSES` for programs on this machine; on a fleet, and for functions, it is 0.
-
-    Raises:
-        SearchlabError: If an argument is invalid.
+    The default is :data:`DEFAULT_PASSES` for programs on this machine; on a fleet, and for functions, it is 0. Raises
+    SearchlabError if ``runs`` cannot be timed in this number of passes.
     """
     can_time_again = isinstance(runs[0].settings, LocalSettings)
     if passes is None:
@@ -118,27 +97,44 @@ def runs_for_tables(runs: Sequence[Run], out: Path | None, default: Path, passes
         )
     if passes and not can_time_again:
         raise SearchlabError("only programs on this machine can be timed again without rebuilding; set passes to 0")
+    return passes
+
+
+def runs_for_tables(runs: Sequence[Run], out: Path | None, default: Path, passes: int) -> dict[Path, Run]:
+    """Return the run that builds each table, by the table's path.
+
+    Args:
+        runs: The runs that build the tables.
+        out: A directory, or a file if there is only one run.
+        default: The directory to use if ``out`` is None.
+        passes: The number of passes over all programs; see :func:`choose_passes`.
+
+    Raises:
+        SearchlabError: If several tables are to be written to one file.
+    """
     if out is None or not out.name.endswith(LOG_SUFFIXES):
-        return [_make_table_run(run, (out or default) / run.log_path, passes) for run in runs]
-    if len(runs) > 1:
+        paths = [(out or default) / run.log_path for run in runs]
+    elif len(runs) > 1:
         raise SearchlabError(f"cannot write {len(runs)} tables to one file, {out}; pass a directory as --out")
-    return [_make_table_run(runs[0], out, passes)]
+    else:
+        paths = [out]
+    return {path: _redirect_run(run, path, passes) for path, run in zip(paths, runs, strict=True)}
 
 
-def _make_table_run(run: Run, path: Path, passes: int) -> TableRun:
-    """Return the run for the table at ``path``, which writes intermediate files to a directory next to it.
+def _redirect_run(run: Run, path: Path, passes: int) -> Run:
+    """Return ``run`` for the table at ``path``. It writes intermediate files to a directory next to it.
 
     Without passes, a table that is a plain log needs none.
     """
     if not passes and path.name.endswith(WRITABLE_SUFFIX):
-        return TableRun(replace(run, log_path=path), path)
+        return replace(run, log_path=path)
     ending = next(ending for ending in LOG_SUFFIXES if path.name.endswith(ending))
     work_dir = path.with_name(path.name.removesuffix(ending) + WORK_DIR_SUFFIX)
     settings = run.settings
     if passes:
         assert isinstance(settings, LocalSettings)
         settings = msgspec.structs.replace(settings, programs=str(work_dir / "programs"), sentinel=0, finalists=0)
-    return TableRun(replace(run, log_path=work_dir / "built.jsonl", settings=settings), path, passes)
+    return replace(run, log_path=work_dir / "built.jsonl", settings=settings)
 
 
 @checks_arguments
@@ -197,10 +193,11 @@ def build_table(
         study_keys["measure"] = measure
     study = Study.from_dict(study_keys)
     runs, _ = plan_tables(study, limit, seed)
-    [table] = runs_for_tables(runs, Path(path), Path(), passes)
-    with show_progress(progress, [table.run], lambda *_: None) as on_run:
-        build_tables(study, [table], on_run)
-    return Result(read_log(table.path), table.run.space)
+    passes = choose_passes(runs, passes)
+    runs_by_table = runs_for_tables(runs, Path(path), Path(), passes)
+    with show_progress(progress, list(runs_by_table.values()), lambda *_: None) as on_run:
+        build_tables(runs_by_table, passes, on_run)
+    return Result(read_log(path), runs[0].space)
 
 
 def plan_tables(study: Study, limit: int | None = None, seed: int = 0) -> tuple[list[Run], list[str]]:
@@ -254,42 +251,35 @@ def plan_tables(study: Study, limit: int | None = None, seed: int = 0) -> tuple[
 
 
 def build_tables(
-    study: Study, tables: Sequence[TableRun], on_run: OnChargedRun, on_block: OnBlock = lambda *_: None
+    runs_by_table: Mapping[Path, Run], passes: int, on_run: OnChargedRun, on_block: OnBlock = lambda *_: None
 ) -> None:
-    """Measure the ``tables`` of ``study`` that are not complete. To resume, call this function again.
+    """Measure the tables that are not complete. To resume, call this function again.
 
     A table that is timed in passes, or whose name does not end in ``.jsonl``, is written only when it is complete.
 
     Raises:
         SearchlabError: If a file belongs to a different run, or if the machine is too unsteady.
     """
-    for table in tables:
-        if not _is_complete(table):
-            log = execute_run(table.run, study.base, on_run)
-            if table.path == table.run.log_path:
+    for path, run in runs_by_table.items():
+        if not _is_complete(path, run):
+            log = execute_run(run, on_run)
+            if path == run.log_path:
                 continue
-            if table.passes:
-                write_log(table.path, _replace_times(table, study.base, log, on_block))
+            if passes:
+                write_log(path, _replace_times(log, run, passes, on_block))
             else:
-                compress_log(table.run.log_path, table.path)
-            shutil.rmtree(table.run.log_path.parent)
+                compress_log(run.log_path, path)
+            shutil.rmtree(run.log_path.parent)
 
 
-def _replace_times(table: TableRun, base_dir: Path, log: Log, on_block: OnBlock) -> Log:
-    """Return ``log`` with the times from the passes, or unchanged if no program runs."""
-    trials, settings = select_first_of_each_program(log.trials), table.run.settings
+def _replace_times(log: Log, run: Run, passes: int, on_block: OnBlock) -> Log:
+    """Return the ``log`` of ``run`` with the times from the passes, or unchanged if no program runs."""
+    trials, settings = select_first_of_each_program(log.trials), run.settings
     assert isinstance(settings, LocalSettings)
     if not trials:
         return log
-    timer = PassTimer(
-        table.run.space,
-        trials,
-        table.passes,
-        settings.repeat,
-        table.run.seed,
-        table.run.log_path.with_name("passes.jsonl"),
-    )
-    with settings.make(table.run.space.target, {}, base_dir) as measurer:
+    timer = PassTimer(run.space, trials, passes, settings.repeat, run.seed, run.log_path.with_name("passes.jsonl"))
+    with settings.make(run.space.target, {}) as measurer:
         timer.time(measurer, on_block)
     readings_by_program = timer.readings_by_program()
     records = [_replace_readings(record, readings_by_program.get(record.program)) for record in log.records]
@@ -306,13 +296,12 @@ def _replace_readings(record: Record, readings: ProgramReadings | None) -> Recor
     return msgspec.structs.replace(record, seconds=readings.seconds, at=readings.at)
 
 
-def _is_complete(table: TableRun) -> bool:
+def _is_complete(path: Path, run: Run) -> bool:
     """Return whether the table is complete. Raises SearchlabError if it is a different table or has fewer configs."""
-    path, run = table.path, table.run
     if path == run.log_path or not path.exists():
         return False
     log = read_log(path)
-    check_identity(path, log.header, run.header())
+    check_identity(path, log.header, run.header)
     if len(log.records) < run.trials:
         raise SearchlabError(
             f"{path} is a complete table of {len(log.records)} configs instead of {run.trials}; remove it or choose "

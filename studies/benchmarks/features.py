@@ -27,7 +27,7 @@ import psutil
 
 from searchlab.costmodel.features import FEATURES, make_features
 from searchlab.machine.host import available_cores
-from searchlab.measure.pool import BuildPool
+from searchlab.measure.building import BuildPool
 from searchlab.metaschedule import TracedSpace
 from searchlab.plugins import Plugin
 from searchlab.space import SPACES, Space

@@ -59,7 +59,7 @@ def main() -> None:
         path = out / run.log_path.parent.with_name(label.replace(" ", "-")) / run.log_path.name
         indices = json.loads((HERE / "recorded" / f"{recording}.json").read_text())[str(run.seed)]
         header = msgspec.structs.replace(
-            run.header(), policy=Plugin("autotvm", {"recording": recording}), cost_model=None, features="", label=label
+            run.header, policy=Plugin("autotvm", {"recording": recording}), cost_model=None, features="", label=label
         )
         path.unlink(missing_ok=True)
         with LogWriter(path, header, durable=False) as log:

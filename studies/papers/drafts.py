@@ -14,13 +14,13 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from searchlab.costmodel.features import make_features
-from searchlab.run.warm_start import EarlierRuns
+from searchlab.run.warm_start import WarmStart
 from searchlab_policies.pruner import SymbolAnalyzer
 
 
 def main() -> None:
     rows = []
-    for run in EarlierRuns.from_sources([f"suite:{sys.argv[1]}/dev"], "median").runs:
+    for run in WarmStart.from_sources([f"suite:{sys.argv[1]}/dev"], "median").runs:
         features = make_features("per-store", run.space)([trial.config for trial in run.trials])
         costs = np.array([trial.cost for trial in run.trials])
         estimates = SymbolAnalyzer(run.space.target)(features)

@@ -231,8 +231,9 @@ def test_a_database_of_another_program_is_refused(study: Study, tmp_path: Path) 
 
 
 def test_a_search_does_not_go_on_with_other_code(study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = plan_hypertune(study, PLANTED, options={"aim": [0, 1]}, **{**QUICK, "trials": 2})
-    plan.run(tmp_path)
+    quick = {**QUICK, "trials": 2}
+    plan_hypertune(study, PLANTED, options={"aim": [0, 1]}, **quick).run(tmp_path)
+    plan = plan_hypertune(study, PLANTED, options={"aim": [0, 1]}, **quick)
     for problem in plan.problems:
         monkeypatch.setitem(problem.run.code_digests, "policy", "0" * 16)
     with pytest.raises(SearchlabError, match="code on .* = "):

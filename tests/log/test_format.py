@@ -28,7 +28,7 @@ def test_a_log_that_is_not_durable_is_the_same_once_closed(tmp_path: Path) -> No
     path = tmp_path / "other.jsonl"
     for first in (0, 3):  # it is resumed as any
         writer = LogWriter(path, HEADER, durable=False)
-        assert len(writer.records) == first
+        assert len(writer.log.records) == first
         for index in range(first, 5 if first else 3):
             writer.append(make_record(index))
         if first:
@@ -76,7 +76,7 @@ def test_a_torn_last_line_is_cut_off_before_the_next_append(tmp_path: Path, lost
     path.write_bytes(content[:-lost])
     assert len(read_log(path).records) == 2
     writer = LogWriter(path, HEADER)
-    assert len(writer.records) == 2
+    assert len(writer.log.records) == 2
     writer.append(make_record(2))
     writer.close()
     assert [record.index for record in read_log(path).records] == [0, 1, 2]
@@ -194,7 +194,7 @@ def test_a_disk_that_fails_is_one_sentence(tmp_path: Path, monkeypatch: pytest.M
         with pytest.raises(SearchlabError, match="cannot write .*: Input/output error; free some space or"):
             LogWriter(path, HEADER).sync()
     with LogWriter(path, HEADER) as writer:
-        assert len(writer.records) == 2
+        assert len(writer.log.records) == 2
     assert path.read_bytes() == content
 
 

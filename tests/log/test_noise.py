@@ -30,7 +30,7 @@ from searchlab.machine import host
 from searchlab.machine.host import measure_busy_cores, observe_load
 from searchlab.measure.contract import CannotMeasure, Remeasurer
 from searchlab.records import Measurement, Trial
-from searchlab.run.execute import warn_of_results
+from searchlab.run.execute import warn_of_doubts
 from searchlab.run.loop import measure_finalists
 from searchlab.run.tune import tune
 from searchlab.space import Config
@@ -93,7 +93,7 @@ def test_a_best_that_retiming_contradicts_is_doubted(tmp_path: Path) -> None:
         if doubted:
             assert "trial 1, the best, took 1000 ms during the search" in text
             with pytest.warns(SearchlabWarning, match="the machine was busy or unsteady"):
-                warn_of_results([], {log.path: log})
+                warn_of_doubts([log])
     assert describe_disagreement(read_log(write_lines(tmp_path / "none.jsonl", record(0, 1.0)))) == ""
 
 

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 from searchlab.cli.app import app
 from searchlab.errors import SearchlabError
 from searchlab.log.read import read_log
+from searchlab.measure.building import check_can_flush
 from searchlab.measure.code import compile_program, load_objects, to_objects
 from searchlab.measure.local import LocalSettings
-from searchlab.measure.pool import check_can_flush
 from searchlab.measure.runner import LoadedProgram, Runner
 from searchlab.run.tune import tune
 from searchlab.target import Target, resolve_target

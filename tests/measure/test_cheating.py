@@ -13,7 +13,7 @@ from searchlab.errors import SearchlabError
 from searchlab.measure.cases import make_cases, make_wrong_values
 from searchlab.measure.code import compile_program, load_objects, to_objects
 from searchlab.measure.local import LocalMeasurer, LocalSettings
-from searchlab.measure.runner import LoadableProgram, Runner
+from searchlab.measure.runner import Runner
 from searchlab.records import Measurement
 from searchlab.space import Config
 from searchlab.target import Target
@@ -135,5 +135,5 @@ def test_on_a_shared_device_only_cheats_are_wrong(size: int, cheat: str, failure
     module = load_objects(to_objects(compile_program(schedule.mod, native)))
     runner = Runner(workload, LocalSettings(repeat=1, min_repeat_ms=0).for_worker(), tvm.cpu())
     runner.timer.device = SharedDevice()
-    answer = runner.run(LoadableProgram(lambda: module, {}))
+    answer = runner.run(lambda: module, {})
     assert getattr(answer, "failure", None) == failure, answer

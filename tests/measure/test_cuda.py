@@ -27,7 +27,7 @@ from searchlab.measure.code import Objects, compile_program, error_text, load_ob
 from searchlab.measure.local import LocalMeasurer, LocalSettings, can_continue_after
 from searchlab.measure.messages import Answer, Build, Built, Continue, Failed, Ready, Scheduled, SetUpBuilder, Started
 from searchlab.measure.process import MeasuringWorker
-from searchlab.measure.runner import LoadableProgram, Runner
+from searchlab.measure.runner import Runner
 from searchlab.records import FAILURES
 from searchlab.run.tune import tune
 from searchlab.space import Config
@@ -169,7 +169,7 @@ def test_a_failed_program_is_unloaded_only_after_the_answer() -> None:
 
     runner = Runner(WORKLOAD, LocalSettings().for_worker(), tvm.cpu())
     for earlier in range(3):
-        answer = runner.run(LoadableProgram(load, {}))
+        answer = runner.run(load, {})
         assert isinstance(answer, Failed) and answer.failure == "run_error"
         assert len(unloaded) == earlier
 

@@ -13,7 +13,7 @@ from searchlab.conformance import toys
 from searchlab.costmodel.features import ProgramFeatures, make_features, use_extractor
 from searchlab.errors import SearchlabWarning
 from searchlab.measure import table
-from searchlab.measure.pool import BuildPool
+from searchlab.measure.building import BuildPool
 from searchlab.measure.table import TableMeasurer, TableSettings
 from searchlab.plugins import Plugin
 from searchlab.run.tune import tune

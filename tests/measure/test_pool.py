@@ -9,9 +9,9 @@ from typing import Any
 import psutil
 import pytest
 
+from searchlab.measure.building import BuildPool
 from searchlab.measure.local import LocalMeasurer, LocalSettings
 from searchlab.measure.messages import Built
-from searchlab.measure.pool import BuildPool
 from searchlab.measure.process import AnswerMismatch, MeasuringWorker
 from searchlab.space import Config
 from searchlab.target import Target

@@ -8,8 +8,8 @@ import pytest
 
 import searchlab
 from searchlab.errors import SearchlabError
-from searchlab.measure import pool
-from searchlab.measure.pool import check_size
+from searchlab.measure import building
+from searchlab.measure.building import check_size
 
 
 @pytest.mark.parametrize(
@@ -36,8 +36,8 @@ def test_arrays_whose_indices_overflow_are_refused(spelling: str) -> None:
 def test_a_workload_larger_than_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     workload = searchlab.gemm(64, 32, 16)
     needed = 4 * (2 * (64 * 16 + 16 * 32) + 3 * 64 * 32)
-    monkeypatch.setattr(pool, "available_memory", lambda: needed)
+    monkeypatch.setattr(building, "available_memory", lambda: needed)
     check_size(workload)
-    monkeypatch.setattr(pool, "available_memory", lambda: needed - 1)
+    monkeypatch.setattr(building, "available_memory", lambda: needed - 1)
     with pytest.raises(SearchlabError, match=f"{needed:,} bytes .* has {needed - 1:,}"):
         searchlab.tune(workload, space="knob-template", policy="random", log=tmp_path / "a.jsonl", trials=4)

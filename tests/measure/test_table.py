@@ -50,13 +50,9 @@ def test_a_parquet_table_answers_as_its_log(tmp_path: Path, statistic: Statistic
     )
     assert list(log.measure(space, configs)) == list(table.measure(space, configs))
     turned = [Config(dict(reversed(config.items()))) for config in configs]
-    assert (
-        list(table.measure(space, turned)) == list(table.measure(space, configs)) == table.recorded_measurements(space)
-    )
+    assert list(table.measure(space, turned)) == list(table.measure(space, configs)) == table.list_measurements(space)
     all_costs = table.all_costs(space)
-    assert all_costs and all_costs.costs.tolist() == [
-        measurement.cost for measurement in log.recorded_measurements(space)
-    ]
+    assert all_costs and all_costs.costs.tolist() == [measurement.cost for measurement in log.list_measurements(space)]
     assert all_costs.optimum == min(all_costs.costs)
 
 

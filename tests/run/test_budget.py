@@ -90,7 +90,7 @@ def test_callbacks_receive_the_charged_seconds(table: Path, tmp_path: Path) -> N
         def on_trial(trial: Trial, replayed: bool, charged: float, charges: list[float] = charges) -> None:
             charges.append(charged)
 
-        log = execute_run(replace(study_run, log_path=tmp_path / "a.jsonl"), Path(), lambda *_, each=on_trial: each)
+        log = execute_run(replace(study_run, log_path=tmp_path / "a.jsonl"), lambda *_, each=on_trial: each)
         assert charges == pytest.approx(log.elapsed_seconds.tolist())
 
 

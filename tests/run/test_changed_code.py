@@ -28,7 +28,7 @@ from searchlab.measure.table import TableSettings
 from searchlab.plugins import Plugin
 from searchlab.records import Trial
 from searchlab.run.loop import RunLoop, search
-from searchlab.run.measurers import MeasurerCache
+from searchlab.run.open import MeasurerCache
 from searchlab.run.plan import Run, plan_run
 from searchlab.run.strategy import SpaceChoice, Strategy
 from searchlab.source import source_digest
@@ -215,7 +215,7 @@ def test_a_search_that_stops_early_compares_the_rest(acme: Path, tmp_path: Path,
     settings = TableSettings(path=str(tmp_path / "table.jsonl"))
     path = tmp_path / "log.jsonl"
     run = plan_run(Run(space, Strategy.from_specs("random"), 0, 4, Budget(10), settings, path))
-    with closing(MeasurerCache(Path())) as measurers:
+    with closing(MeasurerCache()) as measurers:
         search(run, measurers.for_run(run))
         lines = path.read_text().splitlines()
         if last == "different":

@@ -175,7 +175,7 @@ def test_an_entry_may_replace_the_cost_model_of_its_policy(base: dict[str, Any],
         (own_model, "knob"),
         (Plugin("xgboost"), "program"),
     ]
-    header = runs["features"].header()
+    header = runs["features"].header
     assert (header.cost_model, header.features) == (own_model, "knob")
     table = {"kind": "table", "path": str(tmp_path / "tables")}
     options: dict[str, Any] = {"space": toys.Small(), "policy": Owner, "trials": 4, "measure": table}

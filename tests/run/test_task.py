@@ -20,7 +20,7 @@ from searchlab.machine.host import describe_machine
 from searchlab.measure.local import LocalSettings
 from searchlab.run import dispatch
 from searchlab.run.dispatch import RunOutcome, StudyContext, execute_in_worker
-from searchlab.run.measurers import MeasurerCache
+from searchlab.run.open import MeasurerCache
 from searchlab.run.plan import Run
 from searchlab.run.study import Study
 from tests.support.executing import read_deterministic_parts, table_study
@@ -67,7 +67,7 @@ def test_a_measurer_that_ends_with_its_executor_is_kept(
     (run, *_), _ = table_study(tmp_path).plan()
     runs = [replace(run, log_path=tmp_path / f"{number}.jsonl", settings=LocalSettings()) for number in range(3)]
     context = StudyContext(
-        f"{keeps_workers}{failing}", tmp_path, tmp_path, pickle.dumps({}), False, keeps_workers, describe_machine()
+        f"{keeps_workers}{failing}", tmp_path, pickle.dumps({}), False, keeps_workers, describe_machine()
     )
     for next_run in runs:
         assert execute_in_worker(context, cloudpickle.dumps([next_run]), [None]) == [RunOutcome(traceback_text=failing)]
@@ -84,7 +84,7 @@ def test_programs_are_known_only_on_the_host_that_ran_them(
         {"workloads": ["gemm:8x8x8"], "spaces": ["knob-template"], "policies": ["random"], "seeds": 2}
     )
     run = study.plan().runs[0]
-    header = run.header()
+    header = run.header
     header = header if same_host else msgspec.structs.replace(header, host={"cpu": "Another CPU"})
     (tmp_path / run.log_path).parent.mkdir(parents=True)
     with LogWriter(tmp_path / run.log_path, header) as writer:

@@ -29,7 +29,7 @@ from searchlab.plugins import Plugin
 from searchlab.run.strategy import SpaceChoice, Strategy
 from searchlab.run.study import Study
 from searchlab.run.tune import tune
-from searchlab.run.warm_start import EarlierRuns, select_runs
+from searchlab.run.warm_start import WarmStart
 from searchlab.target import Target
 from searchlab.workload import parse_workload
 from searchlab_spaces.templates import KnobTemplate
@@ -149,18 +149,19 @@ def test_knobs_carry_over_between_shapes_of_one_space(native: Target, tmp_path: 
     assert len(warm.header.warm_start) == 1 and warm.records[7].model is not None
     cold = read_log(run_tune("gemm:8x8x8", "cold.jsonl", policy="xgb"))
     assert cold.records[7].model is None
-    runs = EarlierRuns.from_sources([earlier], "median").runs
+    warm_start = WarmStart.from_sources([earlier], "median")
+    runs = list(warm_start.runs)
     random, copula = Strategy.from_specs("random"), Strategy.from_specs("copula")
     knob, itervar = (Strategy.from_specs("xgb", features=features) for features in ("knob", "itervar"))
     conv2d = SpaceChoice.from_spec("knob-template", parse_workload("conv2d:1x7x7x16x16x1x1"), native)
-    assert select_runs(runs, conv2d, knob).other_spaces == ()
-    assert select_runs(runs, conv2d, itervar).other_spaces == runs
-    assert select_runs(runs, conv2d, copula).other_spaces == ()
+    assert warm_start.select(conv2d, knob).other_spaces == []
+    assert warm_start.select(conv2d, itervar).other_spaces == runs
+    assert warm_start.select(conv2d, copula).other_spaces == []
     sketch = SpaceChoice.from_spec("sketch", parse_workload("gemm:8x8x8"), native)
-    assert select_runs(runs, sketch, knob).other_spaces == ()
+    assert warm_start.select(sketch, knob).other_spaces == []
     near = SpaceChoice.from_spec("knob-template", parse_workload("gemm:8x8x8"), native)
-    assert select_runs(runs, near, copula).other_spaces == runs
-    assert select_runs(runs, near, random).other_spaces == ()
+    assert warm_start.select(near, copula).other_spaces == runs
+    assert warm_start.select(near, random).other_spaces == []
 
 
 def test_the_warm_start_belongs_to_the_identity_of_a_run(table: Path, tmp_path: Path) -> None:

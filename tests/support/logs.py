@@ -88,7 +88,8 @@ def write_run(path: Path, space: Space, cost: SimulateFunction, first: int, coun
         **header,
     }
     with LogWriter(path, msgspec.structs.replace(HEADER, **facts), durable=False) as writer:
+        logged_count = len(writer.log.records)
         for index, config in enumerate(list(space.enumerate())[first : first + count]):
-            if index >= len(writer.records):
+            if index >= logged_count:
                 writer.append(Record.from_trial(Trial(index, config, cost(config))))
     return path

@@ -19,7 +19,7 @@ from searchlab.records import Measurement, Trial
 from searchlab.run.plan import OnChargedTrial
 from searchlab.run.study import Study
 from searchlab.space import Config
-from searchlab.tables.build import build_tables, plan_tables, runs_for_tables, table_study
+from searchlab.tables.build import build_tables, choose_passes, plan_tables, runs_for_tables, table_study
 from searchlab.tables.info import TableInfo, named_values, versions_text
 from tests.support.logs import write_table
 from tests.support.spaces.targets import UNOPTIMIZED
@@ -48,27 +48,26 @@ def small_study(**more: object) -> Study:
 def test_a_table_contains_the_space_in_random_order(tmp_path: Path) -> None:
     study = table_study(GEMM, "guided-gemm", measure=QUICK, target=json.dumps(UNOPTIMIZED))
     runs, left_out = plan_tables(study, limit=None)
-    (table,) = tables = runs_for_tables(runs, None, tmp_path, passes=0)
-    assert not left_out and table.path == tmp_path / "gemm_16x16x16" / "guided-gemm.jsonl"
-    build_tables(study, tables, ignore_trials)
-    log = read_log(table.path)
+    runs_by_table = runs_for_tables(runs, None, tmp_path, passes=0)
+    ((path, run),) = runs_by_table.items()
+    assert not left_out and path == tmp_path / "gemm_16x16x16" / "guided-gemm.jsonl"
+    build_tables(runs_by_table, 0, ignore_trials)
+    log = read_log(path)
     configs = [trial.config for trial in log.trials]
-    everything = list(table.run.space.enumerate())
-    assert (
-        set(configs) == set(everything) and len(configs) == len(everything) == table.run.trials == log.header.space_size
-    )
+    everything = list(run.space.enumerate())
+    assert set(configs) == set(everything) and len(configs) == len(everything) == run.trials == log.header.space_size
     assert configs != everything
     assert log.header.name == "table" and TableInfo(log).is_exhaustive
-    before = table.path.read_bytes()
-    build_tables(study, tables, ignore_trials)
-    assert table.path.read_bytes() == before
+    before = path.read_bytes()
+    build_tables(runs_by_table, 0, ignore_trials)
+    assert path.read_bytes() == before
     replay = Study.from_dict(
         {
             "workloads": [GEMM],
             "spaces": ["guided-gemm"],
             "policies": ["evolutionary"],
             "trials": 20,
-            "measure": {"kind": "table", "path": str(table.path)},
+            "measure": {"kind": "table", "path": str(path)},
         }
     )
     recorded = {trial.config: trial.measurement.seconds for trial in log.trials}
@@ -80,7 +79,7 @@ def test_a_sample_resumes_and_is_compressed_when_complete(tmp_path: Path) -> Non
     study = table_study(GEMM, "guided-gemm", measure=QUICK)
 
     def build(limit: int, out: Path) -> None:
-        build_tables(study, runs_for_tables(plan_tables(study, limit)[0], out, Path(), passes=0), ignore_trials)
+        build_tables(runs_for_tables(plan_tables(study, limit)[0], out, Path(), passes=0), 0, ignore_trials)
 
     build(5, tmp_path / "a.building" / "built.jsonl")  # as if it had been interrupted
     first = read_log(tmp_path / "a.building" / "built.jsonl")
@@ -111,9 +110,9 @@ def test_a_study_gives_a_table_of_each_workload_and_space() -> None:
         ("gemm_64x64x64/guided-gemm.jsonl", 64),
     }
     assert len(runs) == 5 and {run.seed for run in runs} == {4}
-    assert runs_for_tables(runs, Path("out"), Path("default"))[0].path.parts[0] == "out"
+    assert {path.parts[0] for path in runs_for_tables(runs, Path("out"), Path("default"), passes=0)} == {"out"}
     with pytest.raises(SearchlabError, match="cannot write 5 tables to one file"):
-        runs_for_tables(runs, Path("a.jsonl"), Path())
+        runs_for_tables(runs, Path("a.jsonl"), Path(), passes=0)
 
 
 @pytest.mark.parametrize(
@@ -123,12 +122,10 @@ def test_a_study_gives_a_table_of_each_workload_and_space() -> None:
         (lambda: plan_tables(small_study(), limit=0), "at least 1; got 0"),
         (lambda: plan_tables(small_study(measure={"kind": "table", "path": "x"})), "measures nothing"),
         (lambda: table_study(GEMM), "--space is missing"),
-        (lambda: runs_for_tables(plan_tables(small_study())[0], None, Path(), passes=1), "from 2 to 1000, or 0"),
-        (lambda: runs_for_tables(plan_tables(small_study())[0], None, Path(), passes=10**400), "from 2 to 1000, or 0"),
+        (lambda: choose_passes(plan_tables(small_study())[0], 1), "from 2 to 1000, or 0"),
+        (lambda: choose_passes(plan_tables(small_study())[0], 10**400), "from 2 to 1000, or 0"),
         (
-            lambda: runs_for_tables(
-                plan_tables(small_study(measure=FLEET, target="native"))[0], None, Path(), passes=3
-            ),
+            lambda: choose_passes(plan_tables(small_study(measure=FLEET, target="native"))[0], 3),
             "only programs on this machine can be timed again",
         ),
         (lambda: table_study("a.toml", "sketch"), "specifies its own spaces"),

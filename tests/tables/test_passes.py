@@ -176,17 +176,18 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Log:
     """A real table, of a machine that may be busy with other tests."""
     folder = tmp_path_factory.mktemp("table")
     study = table_study(GEMM, "guided-gemm", {"tiles": "fitting", "pack_a": "knob", "pack_b": "knob"}, measure=QUICK)
-    tables = runs_for_tables(plan_tables(study)[0], folder / "a.parquet", Path(), passes=2)
+    path = folder / "a.parquet"
+    runs_by_table = runs_for_tables(plan_tables(study)[0], path, Path(), passes=2)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("searchlab.tables.passes.MAX_DEVIATION", 100.0)
         output = io.StringIO()
         with RunProgress(Console(file=output, force_terminal=True)) as progress:
-            build_tables(study, tables, ignore_trials, progress.show)
+            build_tables(runs_by_table, 2, ignore_trials, progress.show)
         assert "pass 2 of 2" in output.getvalue() or "the fastest, in turn" in output.getvalue()
-        before = tables[0].path.read_bytes()
-        build_tables(study, tables, ignore_trials)
-    assert [path.name for path in folder.iterdir()] == ["a.parquet"] and tables[0].path.read_bytes() == before
-    return read_log(tables[0].path)
+        before = path.read_bytes()
+        build_tables(runs_by_table, 2, ignore_trials)
+    assert [path.name for path in folder.iterdir()] == ["a.parquet"] and path.read_bytes() == before
+    return read_log(path)
 
 
 def test_a_table_that_was_built_in_passes_tells_how(table: Log) -> None:
