@@ -22,10 +22,9 @@ from ..costmodel.quality import ModelQuality, model_quality
 from ..errors import InvalidConfig, SearchlabError, warn
 from ..foreign_code import note_interrupts
 from ..log.budget import UNLIMITED
-from ..log.format import Changed, Ended, Final, Finalist, Log, Record
+from ..log.format import Ended, Final, Finalist, Log, Record
 from ..log.reliability import MARGIN, ROUNDS, find_sentinel_trial
 from ..log.writer import LogWriter, OtherRun
-from ..machine.host import library_versions
 from ..measure.contract import CannotMeasure, Measurer, Remeasurer
 from ..policy import POLICIES
 from ..records import Trial, describe_failures, select_first_of_each_program
@@ -223,22 +222,9 @@ class RunLoop(AbstractContextManager["RunLoop"]):
             return None
 
     def _log_code_change(self) -> None:
-        """If other code than the log's has proposed all logged trials again, log that code.
-
-        Raises OtherRun if the code yields other programs for the logged configs.
-        """
-        if self._replay.is_current:
-            return
-        self._replay.check_programs(self._measurer)
-        self._log_writer.append(
-            Changed(
-                trials=len(self._replay.log.records),
-                code=dict(self._run.code_digests),
-                versions=dict(library_versions()),
-                time=round(time.time(), 3),
-            )
-        )
-        self._replay.is_current = True
+        """If other code than the log's has proposed all logged trials again, log that code."""
+        if (change := self._replay.accept_code(self._measurer)) is not None:
+            self._log_writer.append(change)
 
     def finish(self) -> None:
         """Measure and log the finalists, if the measurer supports this and the log does not contain them yet.
