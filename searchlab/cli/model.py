@@ -31,7 +31,7 @@ from ..model.tasks import Task, tasks_of
 from ..model.tune import TunedModel, time_untuned, tune_model
 from ..options import Seed, Trials
 from ..plugins import Plugin
-from ..run.plan import DEFAULT_SPACES
+from ..run.strategy import DEFAULT_SPACES
 from ..target import resolve_target
 from . import parameters
 from .parameters import number_option, parse_name_and_value, parse_plugin, plugin_option

@@ -24,7 +24,8 @@ from ..log.writer import OtherRun
 from ..options import Jobs, Trials
 from ..plugins import Plugin, find_unregistered_code
 from ..run.open import open_runs
-from ..run.plan import DEFAULT_POLICY, DEFAULT_SPACES, Run, parse_shard, select_shard
+from ..run.plan import Run, parse_shard, select_shard
+from ..run.strategy import DEFAULT_POLICY, DEFAULT_SPACES
 from ..run.study import Study
 from ..run.tune import tune as tune_run
 from ..stats.ranks import ALPHA

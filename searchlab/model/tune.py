@@ -30,9 +30,9 @@ from ..plugins import Plugin, PluginSpec
 from ..run.execute import warn_of_a_busy_machine
 from ..run.loop import RunLoop
 from ..run.open import MeasurerCache, open_runs
-from ..run.plan import DEFAULT_SPACES, OnChargedTrial, Run, plan_run
+from ..run.plan import OnChargedTrial, Run, plan_run
 from ..run.progress import RunProgress, open_progress
-from ..run.strategy import SpaceChoice, Strategy
+from ..run.strategy import DEFAULT_SPACES, SpaceChoice, Strategy
 from ..run.warm_start import Source, WarmStart
 from ..target import Target, resolve_target
 from .compiled import ModelComparison, compare_and_export

@@ -36,10 +36,10 @@ from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
 from .execute import execute, warn_of_a_busy_machine, warn_of_doubts, warn_of_extra_trials
 from .objects import UserObjects, names_for_objects
-from .plan import OnRun, Plan, Run, make_space_spec, plan_run, select_shard
+from .plan import OnRun, Plan, Run, plan_run, select_shard
 from .progress import show_progress
 from .spec import SUITE_KEYS, PluginEntry, PolicyEntry, StudySpec, make_budget
-from .strategy import SpaceChoice, Strategy
+from .strategy import SpaceChoice, Strategy, make_space_spec
 from .warm_start import WarmStart
 
 

@@ -26,9 +26,10 @@ from ..options import Seed, Trials, checks_arguments
 from ..plugins import PluginSpec
 from ..records import select_first_of_each_program
 from ..run.execute import execute_run
-from ..run.plan import OnChargedRun, Run, make_space_spec
+from ..run.plan import OnChargedRun, Run
 from ..run.progress import show_progress
 from ..run.spec import PolicyEntry
+from ..run.strategy import make_space_spec
 from ..run.study import Study
 from ..schema import convert
 from ..space import Space
