@@ -119,14 +119,14 @@ class LineStyles:
         return cls(names, subject, highlighted, ranking, opponents)
 
     @cached_property
-    def looks(self) -> dict[str, tuple[int, int]]:
+    def style_indices(self) -> dict[str, tuple[int, int]]:
         """The indices of the colour and dashes of each strategy.
 
         They depend only on its name, and thus are the same in all reports, unless a highlighted strategy has this
         colour or, for strategies that are not highlighted, another strategy has both. The subject alone has the first
         colour.
         """
-        looks = {self.subject: (0, 0)} if self.subject else {}
+        indices_by_name = {self.subject: (0, 0)} if self.subject else {}
         for name in sorted(set(self.names) - {self.subject}, key=lambda name: (name not in self.highlighted, name)):
             number = crc32(f"{COLOUR_SALT}{name}".encode())
             options = [
@@ -135,18 +135,18 @@ class LineStyles:
                 for dash in range(len(DASHES))
             ]
             if name in self.highlighted:
-                colours = {colour for colour, _ in looks.values()}
-                unique = (look for look in options if look[0] not in colours)
+                colours = {colour for colour, _ in indices_by_name.values()}
+                unused = (indices for indices in options if indices[0] not in colours)
             else:
-                unique = (look for look in options if look not in looks.values())
-            looks[name] = next(unique, options[0])
-        return looks
+                unused = (indices for indices in options if indices not in indices_by_name.values())
+            indices_by_name[name] = next(unused, options[0])
+        return indices_by_name
 
     def colour(self, name: str) -> str:
-        return COLOURS[self.looks[name][0]]
+        return COLOURS[self.style_indices[name][0]]
 
     def dash(self, name: str) -> list[float]:
-        return DASHES[self.looks[name][1]]
+        return DASHES[self.style_indices[name][1]]
 
     def references(self, names: Iterable[str]) -> list[str]:
         """Sort ``names`` as strategies to compare with: opponents in registered contrasts, random search, the best."""
@@ -503,19 +503,20 @@ def make_heat_map(rows: Sequence[DataRow], axes: Mapping[str, tuple[str, Sequenc
 
 
 def extract_data(charts: Mapping[str, Chart], prefix: str) -> dict[str, Any]:
-    """Return the specifications of all views by chart, and their data by name, which begins with ``prefix``.
+    """Return the specifications of all views by chart, and their data by name. Both names begin with ``prefix``.
 
     The data are columns, which take half as many bytes as rows.
     """
     names: dict[int, str] = {}
     data: dict[str, dict[str, list[Any]]] = {}
-    specs: dict[str, dict[str, Spec]] = {key: {} for key in charts}
+    specs: dict[str, dict[str, Spec]] = {}
     for key, chart in charts.items():
+        chart_specs = specs.setdefault(f"{prefix}-{key}", {})
         for view, spec in chart.views.items():
             rows = spec.get("data", {}).get("values", [])
             name = names.setdefault(id(rows), f"{prefix}-{len(names)}")
             data[name] = {field: [row[field] for row in rows] for field in rows[0]} if rows else {}
-            specs[key][view] = spec | {"data": {"name": name}}
+            chart_specs[view] = spec | {"data": {"name": name}}
     return {"data": data, "charts": specs}
 
 

@@ -46,38 +46,38 @@ def render_page(
     templates = make_environment()
     templates.globals |= {
         "numbers": {name: number for number, name in enumerate(styles.names)},
-        "looks": {name: "c{} d{}".format(*styles.looks[name]) for name in styles.names},
-        "own": styles.subject,
+        "style_classes": {name: "c{} d{}".format(*styles.style_indices[name]) for name in styles.names},
+        "subject": styles.subject,
         "area": name_area(summary.by),
         "several": len(summary.workloads) > 1,
-        "so_far": UNFINISHED_SENTENCE,
+        "unfinished_sentence": UNFINISHED_SENTENCE,
     }
-    sections = [
-        _make_section(item, runs[item.workload], charts[item.workload], f"w{number}")
-        for number, item in enumerate(summary.workloads)
-    ]
-    section_template = templates.get_template("section.html.jinja")
-    overall_charts = {f"all-{key}": chart for key, chart in charts[""].items()}
     overall = summary.overall
-    ranking = overall and add_test_columns(overall.make_table(Tables.PAGE), overall.contrasts, overall.ranks)
     return templates.get_template("report.html.jinja").render(
         **make_page_assets("sort.js", "report.js", *([WATCH_SCRIPT] if version else []), draws_charts=True),
         version=version,
-        data=embed_json({"strategies": styles.names, "lit": styles.highlighted, "colours": COLOURS}),
+        data=embed_json({"strategies": styles.names, "highlighted": styles.highlighted, "colours": COLOURS}),
         summary=summary,
         names=styles.names,
-        lit=styles.highlighted,
+        highlighted=styles.highlighted,
         legend=[*styles.highlighted, *(name for name in styles.names if name not in styles.highlighted)],
-        sections=[section | {"html": Markup(section_template.render(section))} for section in sections],
+        sections=[
+            _make_section(
+                f"w{number}", workload_summary, runs[workload_summary.workload], charts[workload_summary.workload]
+            )
+            for number, workload_summary in enumerate(summary.workloads)
+        ],
         overall=overall,
-        strategies=ranking,
+        overall_table=overall and add_test_columns(overall.make_table(Tables.PAGE), overall.contrasts, overall.ranks),
         charts=charts,
-        shared=compress_json(extract_data(overall_charts, "all")),
-        knob=describe_most_important_knob(runs),
+        overall_chart_data=compress_json(extract_data(charts[""], "all")),
+        most_important_knob=describe_most_important_knob(runs),
         strategy_settings=describe_settings(runs),
         studies=[
             (encodable(f"{path.parent.name}/{path.name}"), text)
-            for path, text in read_study_copies(run.log.path for item in runs.values() for run in item.runs)
+            for path, text in read_study_copies(
+                run.log.path for workload_runs in runs.values() for run in workload_runs.runs
+            )
         ],
     )
 
@@ -127,21 +127,19 @@ def _read_asset(name: str) -> str:
 
 
 def _make_section(
-    workload_summary: WorkloadSummary, runs: WorkloadRuns, charts: Mapping[str, Chart], name: str
+    section_id: str, workload_summary: WorkloadSummary, runs: WorkloadRuns, charts: Mapping[str, Chart]
 ) -> dict[str, Any]:
-    """Return the values that a section's template needs."""
+    """Return the values that the template of a workload's section needs."""
     return {
-        "id": name,
-        "item": workload_summary,
+        "id": section_id,
+        "workload_summary": workload_summary,
         "charts": charts,
         "programs": find_best_programs(runs),
-        "strategies": add_test_columns(workload_summary.make_table(Tables.PAGE), workload_summary.contrasts)
-        if workload_summary.strategies
-        else None,
-        "costs": workload_summary.make_table(Tables.COSTS),
-        "facts": describe_measurement(runs.runs),
+        "ranking_table": add_test_columns(workload_summary.make_table(Tables.PAGE), workload_summary.contrasts),
+        "cost_table": workload_summary.make_table(Tables.COSTS),
+        "measurement_facts": describe_measurement(runs.runs),
         "knobs": describe_important_knobs(runs.spaces),
-        "data": compress_json(extract_data({f"{name}-{key}": chart for key, chart in charts.items()}, name)),
+        "chart_data": compress_json(extract_data(charts, section_id)),
     }
 
 
