@@ -28,7 +28,6 @@ from .measures import (
     measure_throughput,
     measure_trials_to_target,
 )
-from .model import ClaimVerdict, Comparand
 from .runs import TARGET_FRACTION, ComparedRuns, StrategyRuns, WorkloadRuns
 from .verdict import DIGITS, name_workloads
 from .words import fill_template, listed
@@ -56,6 +55,56 @@ _SENTENCE = """
 
 WORST_FIRST = ("fails", "undecided", "untested", "holds")
 """The verdicts, starting with the one that has precedence if a claim has several opponents."""
+
+
+class Comparand(msgspec.Struct, frozen=True, kw_only=True, rename={"sentence": "says"}):
+    """The strategy that a claim is about, compared with one of its opponents.
+
+    Attributes:
+        against: The opponent.
+        verdict: As in :class:`ClaimVerdict`.
+        value: The mean difference (strategy minus opponent) or, if the measure has a unit, the mean ratio of the two.
+        lower, upper: The ends of the 95 % interval of ``value``, on which the verdict is based; None if there is none.
+        p: The p-value for the hypothesis of no difference, corrected for all tests of claims in the report.
+        scope: The workloads to which the interval and ``p`` apply: "workloads like these", "these kernels on other
+            devices" or, if there are too few workloads for either, only the compared ones ("these 3 workloads").
+        workloads: The number of workloads on which both ran. The strategy is better on ``ahead`` of these workloads,
+            the same on ``level``, and worse on ``behind``.
+        seeds: The number of pairs of runs on the workload with the fewest pairs.
+        unreached: The fraction of compared runs that did not reach the target; they count as using the whole budget.
+        sentence: A sentence that states these numbers.
+    """
+
+    against: str
+    verdict: str
+    value: float
+    lower: float | None
+    upper: float | None
+    p: float | None
+    scope: str
+    workloads: int
+    ahead: int
+    level: int
+    behind: int
+    seeds: int
+    unreached: float
+    sentence: str
+
+
+class ClaimVerdict(msgspec.Struct, frozen=True, kw_only=True, rename={"sentence": "says", "comparands": "against"}):
+    """A published claim, and the verdict on it.
+
+    Attributes:
+        claim: The claim, as in the study.
+        verdict: The first of ``fails``, ``undecided``, ``untested`` and ``holds`` that applies to any opponent.
+        sentence: The effect and its interval for the opponent that decides the verdict.
+        comparands: The comparison with each opponent.
+    """
+
+    claim: Claim
+    verdict: str
+    sentence: str
+    comparands: list[Comparand]
 
 
 class _Measure(NamedTuple):

@@ -23,11 +23,10 @@ from .charts.figures import make_charts
 from .charts.vegalite import Chart, Format, Spec, add_title, make_altair_chart, save_charts
 from .columns import Tables
 from .measures import AREA
-from .model import Summary, WorkloadSummary
 from .page.render import render_page
 from .read import group_runs, read_planned_claims, read_runs
 from .runs import By, ComparedRuns, list_strategies
-from .summary import summarize
+from .summary import Summary, WorkloadSummary, summarize
 from .tables import COMPRESSED, make_number_tables
 from .words import counted
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import cached_property
 from itertools import combinations, count
 from math import comb
@@ -24,7 +25,7 @@ import msgspec
 import numpy as np
 
 from ..arrays import Floats
-from ..stats.inference import Answer, paired_difference
+from ..stats.inference import Answer, Difference, paired_difference
 from ..stats.intervals import probability_of_improvement
 from ..stats.ranks import (
     ALPHA,
@@ -34,7 +35,6 @@ from ..stats.ranks import (
     round_to_largest,
     signed_rank_test,
 )
-from .model import Contrast, Family, TestKind
 from .runs import ComparedRuns
 from .words import fill_template, listed
 
@@ -60,6 +60,104 @@ _FAMILY = """
     {%- if late_pairs %} Added after runs had begun, and therefore not registered: {{ late_pairs }}. To register this,
     run the study again with a new --out.{% endif %}{% endif %}
 """
+
+
+class TestKind(StrEnum):
+    """How two strategies were tested, or why they were not; see :class:`Contrast`."""
+
+    __test__ = False  # pytest does not collect it
+
+    RANK_SUM = "rank-sum"
+    SIGNED_RANK = "signed-rank"
+    PAIRED_T = "paired-t"
+    OTHER_WORKLOADS = "workloads like these"  # the test for a claim about other workloads
+
+    SAME_RUNS = "one run"
+    DIFFERENT_MEASUREMENT = "measured in different ways"
+    NO_COMMON_SEED = "no seed in common"
+    ONE_COMMON_SEED = "one seed in common"
+    EQUAL_DIFFERENCES = "the same difference from every seed"
+
+
+class Contrast(msgspec.Struct, frozen=True, kw_only=True):
+    """The comparison of two strategies by the area under the curve.
+
+    Attributes:
+        workload: The workload, or "" for all workloads.
+        first: The first strategy.
+        second: The second strategy.
+        test: On one workload, "signed-rank", which pairs runs by seed, or "rank-sum", which does not. Over several
+            workloads, "paired-t", a test of the mean difference on these workloads. Otherwise, the reason why there is
+            no p-value: "one run" if one of the strategies yields the same run for every seed; "measured in different
+            ways" if their targets or protocols differ; or, over several workloads, "no seed in common" or "one seed in
+            common" (on at least one workload), or "the same difference from every seed".
+        runs: The number of pairs of runs or, for "rank-sum", of runs of the strategy with fewer runs.
+        difference: The mean difference in area over shared seeds, first minus second, with its 95 % interval for that
+            difference alone. Its p-values are corrected for all tests in their family; see :class:`Family`.
+        effect: What the test compares: the rank-biserial correlation or, for "paired-t", the mean difference. It is in
+            [-1, 1], and positive if ``first`` is better.
+        p: The two-sided p-value, not corrected.
+    """
+
+    workload: str = ""
+    first: str
+    second: str
+    test: TestKind
+    runs: int
+    difference: Difference
+    effect: float = 0.0
+    p: float | None = None
+
+    @property
+    def adjusted_p(self) -> float | None:
+        """The corrected p-value of ``test``, or None if there is no test."""
+        return self.difference.on_these.p
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        return self.first, self.second
+
+    @property
+    def is_significant(self) -> bool:
+        return self.adjusted_p is not None and self.adjusted_p <= ALPHA
+
+    def is_ahead(self, strategy: str, other: str) -> bool:
+        """Return whether ``strategy`` is significantly better than ``other``."""
+        return self.is_significant and (strategy, other) == (self.pair if self.effect > 0 else self.pair[::-1])
+
+    def reversed(self) -> Contrast:
+        """Return the comparison of the second strategy with the first."""
+        second, first = self.pair
+        opposite = {"effect": -self.effect, "difference": self.difference.reversed()}
+        return msgspec.structs.replace(self, first=first, second=second, **opposite)
+
+
+def find_contrast(contrasts: Iterable[Contrast], first: str, second: str) -> Contrast | None:
+    """Return the comparison of ``first`` with ``second``, or None if ``contrasts`` lacks this pair."""
+    for contrast in contrasts:
+        if {*contrast.pair} == {first, second}:
+            return contrast if contrast.first == first else contrast.reversed()
+    return None
+
+
+class Family(
+    msgspec.Struct,
+    frozen=True,
+    rename={"test_count": "tests", "registered_pairs": "registered", "late_pairs": "late", "description": "says"},
+):
+    """The tests in a report, whose p-values are corrected in two families: registered contrasts, and all others.
+
+    Attributes:
+        test_count: The number of tests.
+        registered_pairs: The pairs that the study registered before the runs; all others are exploratory.
+        late_pairs: The pairs that were added after runs had begun, which are therefore exploratory.
+        description: A description of the families in words.
+    """
+
+    test_count: int
+    registered_pairs: list[tuple[str, str]]
+    late_pairs: list[tuple[str, str]]
+    description: str
 
 
 class RankTest(NamedTuple):

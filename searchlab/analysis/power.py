@@ -23,7 +23,7 @@ from ..stats.intervals import DECIMALS
 from ..stats.ranks import ALPHA
 from .contrasts import pair_by_seed
 from .measures import StrategySummary
-from .model import Summary
+from .summary import Summary
 
 MAX_RUNS = 100_000  # maximum number of seeds or workloads to consider, more than anyone would use
 NEW_POLICY = "a new policy"

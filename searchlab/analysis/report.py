@@ -10,9 +10,9 @@ from ..files import resolve_inside
 from ..log.read import LOG_SUFFIXES, read_header
 from .charts.vegalite import Format
 from .comparison import Comparison
-from .model import Summary
 from .read import REPORT_DIR, read_planned_claims, read_runs
 from .runs import By
+from .summary import Summary
 
 DEFAULT_DIR = (
     Path("results") / REPORT_DIR

@@ -1,37 +1,193 @@
-"""Computing the numbers in a report: comparisons on each workload and over all workloads, and registered contrasts."""
+"""The summary of a report: comparisons on each workload and over all workloads, and answers to registered contrasts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
+from typing import Any
 
+import msgspec
 import numpy as np
 
 from ..log.plan import Claim
-from ..stats.inference import Answer, paired_difference
+from ..stats.inference import Answer, Difference, paired_difference
 from ..stats.ranks import average_ranks, round_to_largest
-from .claims import judge_claims
-from .contrasts import ReportTests, collect_p_values, compare_pairs, find_registered_pairs, pair_by_seed
-from .measures import OverallStrategy, StrategySummary, rank_over_all, sort_by_area
-from .model import (
+from .claims import ClaimVerdict, judge_claims
+from .columns import OVERALL_COLUMNS, Table, Tables, make_strategy_columns, make_table
+from .contrasts import (
     Contrast,
-    ContrastAnswer,
-    Explanation,
-    Overall,
-    Summary,
+    Family,
+    ReportTests,
     TestKind,
-    WorkloadSummary,
+    collect_p_values,
+    compare_pairs,
     find_contrast,
+    find_registered_pairs,
+    pair_by_seed,
 )
+from .measures import OverallStrategy, StrategySummary, rank_over_all, sort_by_area
 from .notes import MEASUREMENT, write_notes
-from .runs import TARGET_FRACTION, By, ComparedRuns, StrategyRuns, WorkloadRuns
-from .verdict import UNFINISHED_SENTENCE, compare_leader, judge_contrast, write_answer, write_verdict
-from .why import describe_speedup, explain
+from .runs import TARGET_FRACTION, BestKnown, By, ComparedRuns, StrategyRuns, WorkloadRuns
+from .verdict import UNFINISHED_SENTENCE, Standing, compare_leader, judge_contrast, write_answer, write_verdict
+from .why import Explanation, describe_speedup, explain
 from .words import counted, name_area
 
 Ranking = Mapping[str, StrategySummary]
 """The strategies on a workload by name, largest mean area first."""
+
+
+class WorkloadSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The comparison of strategies on one workload.
+
+    Attributes:
+        workload: The name of the workload.
+        flops: The floating-point operations per execution; 10^9 if unknown.
+        unit: The unit of throughput; see :mod:`searchlab.units`.
+        cluster: See :attr:`searchlab.workload.Workload.cluster`.
+        horizon: The number of trials that every strategy has, and over which strategies are compared.
+        best: The best known program.
+        target_gflops: The throughput that counts as converged; None while nothing has succeeded.
+        strategies: The strategies, largest mean area first.
+        contrasts: The contrasts of all pairs of strategies.
+        standing: The comparison of the leading strategy with all others; None with fewer than two strategies.
+        verdict: The standing in words.
+        notes: Sentences on what the comparison leaves out, and on how comparable the times are.
+        explanations: If this is the only workload, explanations as in :class:`Overall`.
+    """
+
+    workload: str
+    flops: int
+    unit: str = "GFLOPS"
+    cluster: str = ""
+    horizon: int
+    best: BestKnown | None
+    target_gflops: float | None
+    strategies: list[StrategySummary]
+    contrasts: list[Contrast]
+    standing: Standing | None = None
+    verdict: str
+    notes: list[str]
+    explanations: list[Explanation] = []
+
+    def make_table(self, tables: Tables) -> Table[StrategySummary]:
+        """Return the table of strategies that ``tables`` selects."""
+        return make_table(self.strategies, make_strategy_columns(self.unit), tables)
+
+    @property
+    def by_strategy(self) -> dict[str, StrategySummary]:
+        return {row.strategy: row for row in self.strategies}
+
+
+class ContrastAnswer(msgspec.Struct, frozen=True, rename={"sentence": "says"}):
+    """The answer to one registered contrast: is ``first`` better than ``second``?
+
+    Attributes:
+        first: The first strategy.
+        second: The second strategy.
+        verdict: ``better`` or ``worse`` if a test is significant and agrees with the mean difference, which a test of
+            ranks may contradict; ``level`` if not and the interval is within the region of practical equivalence;
+            ``untested`` if there is no test; otherwise ``undecided``.
+        sentence: The effect, its interval, and p on these workloads and on workloads like these.
+        difference: The difference in area, ``first`` minus ``second``. Its p-values are corrected for all tests in the
+            report, but its intervals are not.
+        explanation: The difference in practice.
+    """
+
+    first: str
+    second: str
+    verdict: str
+    sentence: str
+    difference: Difference
+    explanation: Explanation
+
+
+class Overall(msgspec.Struct, frozen=True, kw_only=True):
+    """The comparison, over all workloads, of the strategies that ran on every workload.
+
+    Attributes:
+        workloads: The names of the workloads.
+        strategies: The strategies, largest mean area first.
+        contrasts: The contrasts of all pairs by area over shared seeds, tested for a difference on these workloads.
+        ranks: The average ranks by mean area on each workload; 1 for a strategy that is best everywhere.
+        standing: The comparison of the leading strategy with all others.
+        verdict: The standing in words.
+        explanations: The explanations of the differences from the leader, except in registered contrasts.
+    """
+
+    workloads: list[str]
+    strategies: list[OverallStrategy]
+    contrasts: list[Contrast]
+    ranks: dict[str, float]
+    standing: Standing
+    verdict: str
+    explanations: list[Explanation]
+
+    def make_table(self, tables: Tables) -> Table[OverallStrategy]:
+        """Return the table of strategies that ``tables`` selects."""
+        return make_table(self.strategies, OVERALL_COLUMNS, tables)
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """All numbers in a report.
+
+    Attributes:
+        target: The fraction of the best known throughput that counts as converged.
+        workloads: The comparison on each workload.
+        family: The report's tests.
+        overall: The comparison over all workloads. None for a single workload, or if no two strategies share a seed
+            on every workload.
+        answers: The answers to the registered contrasts, in the study's order.
+        claims: The published claims in the study, with their verdicts.
+        by: Whether the area by which strategies are compared is over trials or seconds.
+    """
+
+    target: float
+    workloads: list[WorkloadSummary]
+    family: Family
+    overall: Overall | None = None
+    answers: list[ContrastAnswer] = []
+    claims: list[ClaimVerdict] = []
+    by: By = "trials"
+
+    def __repr__(self) -> str:
+        strategies = {row.strategy for workload_summary in self.workloads for row in workload_summary.strategies}
+        return f"<Summary of {counted(len(strategies), 'strategy')} on {counted(len(self.workloads), 'workload')}>"
+
+    @property
+    def main(self) -> Overall | WorkloadSummary | None:
+        """The comparison over all workloads, or on the only workload."""
+        return self.workloads[0] if len(self.workloads) == 1 else self.overall
+
+    @property
+    def contrasts(self) -> list[Contrast]:
+        """The contrasts in :attr:`main` of strategies that have seeds in common."""
+        contrasts = self.main.contrasts if self.main else []
+        return [contrast for contrast in contrasts if contrast.difference.workloads]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the summary, without contrasts, as plain dicts, lists, strings and finite numbers, rounded.
+
+        The numbers of each seed are left out, since those are the numbers of the runs.
+        """
+        data: dict[str, Any] = msgspec.to_builtins(self)
+        for item in [*data["workloads"], data["overall"] or {}]:
+            item.pop("contrasts", None)
+            for row in item.get("strategies", []):
+                for value in row.values():
+                    if isinstance(value, dict):
+                        value.pop("by_seed", None)
+        rounded: dict[str, Any] = _round(data)
+        return rounded
+
+
+def _round(data: Any) -> Any:
+    """Round all floats to six significant digits."""
+    if isinstance(data, dict):
+        return {key: _round(value) for key, value in data.items()}
+    if isinstance(data, list):
+        return [_round(value) for value in data]
+    return float(f"{data:.6g}") if isinstance(data, float) else data
 
 
 def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary:

@@ -11,10 +11,12 @@ import msgspec
 from msgspec.structs import astuple
 
 from ..log.plan import Claim
+from .claims import Comparand
 from .columns import OVERALL_COLUMNS, Column, make_strategy_columns
+from .contrasts import Contrast
 from .measures import Row, throughput_in_unit
-from .model import Comparand, Contrast, Summary
 from .runs import BestProgram, ComparedRuns
+from .summary import Summary
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,15 +6,15 @@ Each sentence is a template in which facts are filled in; tables and JSON contai
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from enum import StrEnum
 
 import msgspec
 
 from ..stats.inference import ROPE
 from ..stats.intervals import Interval
 from ..stats.ranks import ALPHA
-from .contrasts import ReportTests, count_seeds_needed
+from .contrasts import Contrast, ReportTests, count_seeds_needed
 from .measures import OverallStrategy, StrategySummary
-from .model import Contrast, Outcome, Standing
 from .words import fill_template, format_p, format_p_equation
 
 UNFINISHED_SENTENCE = "Some runs are not complete, so this may change."
@@ -27,6 +27,18 @@ WORDS = {
     "untested": "not tested against",
 }
 """The words for each verdict on a contrast, which follow "is" in a sentence."""
+
+
+class Outcome(StrEnum):
+    """What the tests of the leading strategy show."""
+
+    AHEAD = "ahead"  # it is better than every strategy that it was tested against
+    AHEAD_OF_SOME = "ahead of some"
+    UNDECIDED = "undecided"
+    TOO_FEW_SEEDS = "too few seeds"  # undecided, and no result with so few seeds would be significant
+    CONTRADICTED = "contradicted"  # another strategy is significantly better by ranks, although its mean is smaller
+    UNTESTED = "untested"
+
 
 _NO_WINNER = "No winner{% if strategy_count > 2 %} among {{ strategy_count }} strategies{% endif %}{{ over }}"
 STANDINGS = {
@@ -60,6 +72,38 @@ _EFFECT = """
     {{ value }}{% if lower is not none %}, uncorrected 95 % interval {{ lower | number(digits) }} to
     {{ upper | number(digits) }}{% endif %}
 """
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """The comparison of the leading strategy with all others by area.
+
+    Attributes:
+        leader: The strategy with the largest mean area.
+        better: The strategies that are significantly better than the leader, with their corrected p-values.
+        behind: The strategies that are significantly worse.
+        undecided: The strategies that cannot be told apart from the leader.
+        untested: The remaining strategies, with the reason why there is no test; see :class:`Contrast`.
+        seeds: The smallest number of seeds (over all workloads: of runs) in the tests of ``undecided``.
+        seeds_needed: The number of seeds that a significant difference needs at least, or None if it is smaller.
+    """
+
+    leader: str
+    better: dict[str, float]
+    behind: dict[str, float]
+    undecided: dict[str, float]
+    untested: dict[str, str]
+    seeds: int
+    seeds_needed: int | None
+
+    @property
+    def outcome(self) -> Outcome:
+        if self.better:
+            return Outcome.CONTRADICTED
+        if self.behind:
+            return Outcome.AHEAD_OF_SOME if self.undecided else Outcome.AHEAD
+        if self.undecided:
+            return Outcome.TOO_FEW_SEEDS if self.seeds_needed else Outcome.UNDECIDED
+        return Outcome.UNTESTED
 
 
 def compare_leader(leader: str, contrasts: Sequence[Contrast], tests: ReportTests | None = None) -> Standing:
@@ -164,7 +208,7 @@ def format_effect(difference: Interval) -> str:
 
 
 def judge_contrast(contrast: Contrast) -> str:
-    """Return the ``verdict`` of a :class:`~searchlab.analysis.model.ContrastAnswer`."""
+    """Return the ``verdict`` of a :class:`~searchlab.analysis.summary.ContrastAnswer`."""
     difference = contrast.difference
     p_values = [answer.p for answer in (difference.on_these, difference.on_others) if answer.p is not None]
     if not p_values:

@@ -54,6 +54,18 @@ _KNOB = """
 """
 
 
+class Explanation(msgspec.Struct, frozen=True):
+    """A difference between two strategies in practice; see :func:`describe_speedup` and :func:`explain`.
+
+    Attributes:
+        size: How much faster the best programs are; empty if a strategy has found none.
+        why: Why the worse strategy loses; empty if the difference is not significant.
+    """
+
+    size: str
+    why: str
+
+
 class _Pair(NamedTuple):
     """The runs of two strategies on a workload."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from searchlab.analysis.model import TestKind
+from searchlab.analysis.contrasts import TestKind
 from searchlab.analysis.notes import write_measurement_notes
 from searchlab.analysis.read import read_runs
 from searchlab.analysis.summary import summarize

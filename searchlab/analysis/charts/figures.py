@@ -14,10 +14,11 @@ from ...log.columns import QUALITY_METRICS as QUALITY_FIELDS
 from ...stats.curves import Band, compute_band
 from ...stats.inference import ROPE
 from ...units import VALUES, convert_throughput
+from ..contrasts import Contrast
 from ..knobs import MAX_VALUES, MeasuredSpace
 from ..measures import AREA
-from ..model import Contrast, Overall, Summary, WorkloadSummary
 from ..runs import PART_COUNT, BudgetParts, By, ComparedRuns, LoggedRun, WorkloadRuns, average_defined
+from ..summary import Overall, Summary, WorkloadSummary
 from ..words import counted, fill_template, format_p_equation, format_percent
 from .vegalite import (
     GROUP_COLOURS,

@@ -23,8 +23,8 @@ import platformdirs
 from ...errors import SearchlabError
 from ...files import file_name, write_file
 from ...stats.inference import ROPE
-from ..model import Summary
 from ..runs import RANDOM_POLICY, ComparedRuns, list_strategies
+from ..summary import Summary
 
 if TYPE_CHECKING:
     import altair

@@ -25,10 +25,11 @@ from ...log.plan import read_study_copies
 from ...plugins import Plugin
 from ..charts.vegalite import COLOURS, Chart, LineStyles, bundle_javascript, extract_data
 from ..columns import Column, Table, Tables, make_rank_column
+from ..contrasts import Contrast, find_contrast
 from ..knobs import MeasuredSpace
 from ..measures import Row
-from ..model import Contrast, Summary, WorkloadSummary, find_contrast
 from ..runs import RANDOM_POLICY, BestProgram, ComparedRuns, LoggedRun, WorkloadRuns
+from ..summary import Summary, WorkloadSummary
 from ..verdict import UNFINISHED_SENTENCE, judge_contrast
 from ..words import counted, format_number, format_percent, format_ranges, listed, name_area
 
