@@ -13,6 +13,7 @@ to spare (rank-sum test). This depends only on numbers of seeds, strategies and 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -250,17 +251,12 @@ class ReportTests:
     @cached_property
     def _test_counts(self) -> dict[bool, int]:
         """The number of tests that a test on one workload is corrected for, by whether its contrast is registered."""
-        pairs = {
-            is_registered: [
-                [pair for pair in tested_pairs if self.is_registered(*pair) == is_registered]
-                for tested_pairs in (self.on_workloads, self.over_all)
-            ]
-            for is_registered in (True, False)
-        }
-        on_workloads, over_all = pairs[True]
+        on_workloads = Counter(self.is_registered(*pair) for pair in self.on_workloads)
+        over_all = [pair for pair in self.over_all if self.is_registered(*pair)]
         # If there are tests on other workloads, they have half of the level.
         family_count = 2 if len(over_all) > len(set(over_all)) else 1
-        return {True: family_count * len(on_workloads), False: sum(map(len, pairs[False]))}
+        exploratory_over_all = len(self.over_all) - len(over_all)
+        return {True: family_count * on_workloads[True], False: on_workloads[False] + exploratory_over_all}
 
     def count_tests(self, first: str, second: str) -> int:
         """Return the number of tests that a test of this pair on one workload is corrected for, if all others fail."""
@@ -344,10 +340,11 @@ def correct_family(p: Mapping[K, float]) -> dict[K, float]:
     return dict(zip(p, holm(np.array(list(p.values()))).tolist(), strict=True))
 
 
-def find_registered_pairs(comparison: ComparedRuns) -> dict[tuple[str, str], bool]:
-    """Return the contrasts in the logs, in the study's order, and whether each was registered before the runs.
+def find_registered_pairs(comparison: ComparedRuns) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Return the contrasts in the logs that were registered before the runs, and those that were added later.
 
-    It was if it is in the logs of all runs of both strategies. Both strategies of a contrast use the same space.
+    A contrast was registered if it is in the logs of all runs of both strategies, which use the same space. Both lists
+    are in the study's order.
     """
     pairs_by_strategy: dict[str, list[list[tuple[str, str]]]] = {}  # the contrasts in the log of each run
     for workload_runs in comparison.values():
@@ -355,11 +352,15 @@ def find_registered_pairs(comparison: ComparedRuns) -> dict[tuple[str, str], boo
             prefix = run.strategy.removesuffix(run.log.header.name)
             pairs = [(prefix + first, prefix + second) for first, second in run.log.header.contrasts]
             pairs_by_strategy.setdefault(run.strategy, []).append(pairs)
-    is_registered_by_pair: dict[tuple[str, str], bool] = {}
-    for pair in (pair for log_pairs in pairs_by_strategy.values() for pairs in log_pairs for pair in pairs):
-        if pairs_by_strategy.keys() >= set(pair) and pair[::-1] not in is_registered_by_pair:
-            is_registered_by_pair[pair] = all(pair in pairs for name in pair for pairs in pairs_by_strategy[name])
-    return is_registered_by_pair
+    registered_pairs: list[tuple[str, str]] = []
+    late_pairs: list[tuple[str, str]] = []
+    for pair in dict.fromkeys(
+        pair for log_pairs in pairs_by_strategy.values() for pairs in log_pairs for pair in pairs
+    ):
+        if pairs_by_strategy.keys() >= set(pair) and pair[::-1] not in [*registered_pairs, *late_pairs]:
+            is_registered = all(pair in pairs for name in pair for pairs in pairs_by_strategy[name])
+            (registered_pairs if is_registered else late_pairs).append(pair)
+    return registered_pairs, late_pairs
 
 
 def _format_pairs(pairs: Sequence[tuple[str, str]]) -> str:

@@ -150,13 +150,6 @@ def measure_seconds_to_target(runs: StrategyRuns) -> TargetTimes:
     return TargetTimes.from_values(convert_hits_to_seconds(hits, runs.elapsed))
 
 
-def _has_all_trials(runs: StrategyRuns) -> bool:
-    return all(
-        run.log.trial_count == runs.trials or (run.end_reason and run.log.trial_count < runs.trials)
-        for run in runs.runs
-    )
-
-
 def _count_failures(runs: StrategyRuns) -> dict[str, int]:
     failures = np.concatenate([run.log.failures for run in runs.runs])
     return {kind: int((failures == number).sum()) for number, kind in enumerate(FAILURES)}
@@ -231,7 +224,7 @@ class StrategySummary(msgspec.Struct, frozen=True, kw_only=True):
             one_run=runs.is_deterministic,
             trials=runs.trials,
             trials_by_seed=runs.trial_counts,
-            complete=_has_all_trials(runs),
+            complete=runs.is_complete,
             ended=sum(bool(run.end_reason) for run in runs.runs),
             area=measure_area(runs),
             best_gflops=measure_throughput(runs),

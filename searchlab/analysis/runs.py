@@ -233,6 +233,12 @@ class StrategyRuns:
         """The strategy's number of trials; see :func:`count_common_trials`."""
         return count_common_trials(self.runs) or max(self.horizon, _find_upper_median(self.trial_counts))
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether all runs have this number of trials, except those that ended earlier by themselves."""
+        counts_and_reasons = [(run.log.trial_count, run.end_reason) for run in self.runs]
+        return all(count == self.trials or (reason and count < self.trials) for count, reason in counts_and_reasons)
+
     @cached_property
     def is_deterministic(self) -> bool:
         """Whether the strategy proposes the same configs for every seed, which does not show how runs vary."""
@@ -398,6 +404,13 @@ class WorkloadRuns:
             name: [run for run in runs if run.log.trial_count] for name, runs in self.runs_by_strategy.items()
         }
         return {name: StrategyRuns(runs, self) for name, runs in non_empty_runs.items() if runs}
+
+    @cached_property
+    def is_finished(self) -> bool:
+        """Whether all runs on the workload are complete, and all runs of the study have begun."""
+        if self.empty_runs or self.not_started_count:
+            return False
+        return all(strategy_runs.is_complete for strategy_runs in self.strategies.values())
 
     @property
     def flops(self) -> int:

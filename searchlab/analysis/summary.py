@@ -200,63 +200,43 @@ def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary
     by: By = next((workload_runs.by for workload_runs in comparison.values()), "trials")
     rankings = {workload: _rank_strategies(workload_runs) for workload, workload_runs in comparison.items()}
     strategies, overall_contrasts = compare_over_all(comparison, rankings)
-    is_registered_by_pair = find_registered_pairs(comparison)
-    registered_pairs = [pair for pair, is_registered in is_registered_by_pair.items() if is_registered]
-    late_pairs = [pair for pair, is_registered in is_registered_by_pair.items() if not is_registered]
-    tests = _collect_tests(comparison, rankings, overall_contrasts, registered_pairs)
-    contrasts = overall_contrasts + [
-        contrast
-        for workload, ranking in rankings.items()
-        for contrast in _compare_strategies(comparison[workload], ranking, tests)
-    ]
+    registered_pairs, late_pairs = find_registered_pairs(comparison)
+    reasons_by_workload = {
+        workload: _find_reasons_for_no_test(comparison[workload], ranking) for workload, ranking in rankings.items()
+    }
+    tests = ReportTests(
+        [pair for reasons in reasons_by_workload.values() for pair, reason in reasons.items() if reason is None],
+        [(first, second) for _, _, first, second in collect_p_values(overall_contrasts)],
+        registered_pairs,
+    )
+    contrasts = list(overall_contrasts)
+    for workload, ranking in rankings.items():
+        areas = {name: row.area_by_seed for name, row in ranking.items()}
+        contrasts += compare_pairs(areas, reasons_by_workload[workload], tests.compute_level, workload)
     contrasts_by_workload: dict[str, list[Contrast]] = {workload: [] for workload in ("", *comparison)}
     for contrast in tests.correct(contrasts):
         contrasts_by_workload[contrast.workload].append(contrast)
-    is_finished = {workload: _is_finished(comparison[workload], ranking) for workload, ranking in rankings.items()}
+    overall_contrasts = contrasts_by_workload[""]
     workloads = [
         _summarize_workload(
             comparison[workload],
             ranking,
             contrasts_by_workload[workload],
             tests,
-            is_unfinished=not is_finished[workload],
             is_only_workload=len(rankings) == 1,
         )
         for workload, ranking in rankings.items()
     ]
-    is_unfinished = not all(is_finished.values())
-    overall = (
-        _summarize_all(comparison, rankings, strategies, contrasts_by_workload[""], tests, is_unfinished=is_unfinished)
-        if strategies
-        else None
-    )
-    main_contrasts = workloads[0].contrasts if len(workloads) == 1 else contrasts_by_workload[""]
+    main_contrasts = workloads[0].contrasts if len(workloads) == 1 else overall_contrasts
     return Summary(
         target=TARGET_FRACTION,
         workloads=workloads,
         family=tests.describe(len(collect_p_values(contrasts)), late_pairs, name_area(by)),
-        overall=overall,
-        answers=answer_registered_contrasts(registered_pairs, main_contrasts, comparison, is_unfinished=is_unfinished),
+        overall=_summarize_all(comparison, rankings, strategies, overall_contrasts, tests) if strategies else None,
+        answers=answer_registered_contrasts(registered_pairs, main_contrasts, comparison),
         claims=judge_claims(comparison, claims),
         by=by,
     )
-
-
-def _collect_tests(
-    comparison: ComparedRuns,
-    rankings: Mapping[str, Ranking],
-    overall_contrasts: Sequence[Contrast],
-    registered_pairs: Sequence[tuple[str, str]],
-) -> ReportTests:
-    """Return the tests on each workload and over all workloads."""
-    pairs_on_workloads = [
-        pair
-        for workload, ranking in rankings.items()
-        for pair, reason in _find_reasons_for_no_test(comparison[workload], ranking).items()
-        if reason is None
-    ]
-    pairs_over_all = [(first, second) for _, _, first, second in collect_p_values(overall_contrasts)]
-    return ReportTests(pairs_on_workloads, pairs_over_all, registered_pairs)
 
 
 def _rank_strategies(workload_runs: WorkloadRuns) -> Ranking:
@@ -264,22 +244,7 @@ def _rank_strategies(workload_runs: WorkloadRuns) -> Ranking:
     return {row.strategy: row for row in rows}
 
 
-def _is_finished(workload_runs: WorkloadRuns, ranking: Ranking) -> bool:
-    """Return whether all runs on a workload are complete, and all runs of its study have begun."""
-    return not (workload_runs.empty_runs or workload_runs.not_started_count) and all(
-        row.complete for row in ranking.values()
-    )
-
-
 # --- one workload -----------------------------------------------------------------------------------------------------
-
-
-def _compare_strategies(workload_runs: WorkloadRuns, ranking: Ranking, tests: ReportTests) -> list[Contrast]:
-    """Return the contrasts of all pairs of strategies, with uncorrected p-values."""
-    areas = {name: row.area_by_seed for name, row in ranking.items()}
-    return compare_pairs(
-        areas, _find_reasons_for_no_test(workload_runs, ranking), tests.compute_level, workload_runs.workload
-    )
 
 
 def _find_reasons_for_no_test(workload_runs: WorkloadRuns, ranking: Ranking) -> dict[tuple[str, str], TestKind | None]:
@@ -306,7 +271,6 @@ def _summarize_workload(
     contrasts: list[Contrast],
     tests: ReportTests,
     *,
-    is_unfinished: bool,
     is_only_workload: bool,
 ) -> WorkloadSummary:
     """Summarise a workload, given its strategies and their corrected contrasts."""
@@ -324,7 +288,7 @@ def _summarize_workload(
         strategies=rows,
         contrasts=contrasts,
         standing=standing,
-        verdict=write_verdict(rows, standing, name_area(workload_runs.by), is_unfinished=is_unfinished),
+        verdict=write_verdict(rows, standing, name_area(workload_runs.by), is_finished=workload_runs.is_finished),
         notes=write_notes(workload_runs, [workload_runs.strategies[name] for name in ranking]),
         explanations=_explain_leader(rows[0].strategy, contrasts, tests, [workload_runs]) if has_explanations else [],
     )
@@ -403,16 +367,16 @@ def _summarize_all(
     strategies: list[OverallStrategy],
     contrasts: list[Contrast],
     tests: ReportTests,
-    *,
-    is_unfinished: bool,
 ) -> Overall:
     """Summarise all workloads, given the strategies that ran on each, in the order of rank, and corrected contrasts."""
-    area = name_area(next(iter(comparison.values())).by)
+    all_runs = list(comparison.values())
+    area = name_area(all_runs[0].by)
     names = [strategy.strategy for strategy in strategies]
     means = np.array([[rows[name].area.value for name in names] for rows in rankings.values()])
     standing = compare_leader(names[0], contrasts)
     over = f" across {counted(len(comparison), 'workload')}"
-    sentences = [write_verdict(strategies, standing, f"mean {area}", over, is_unfinished=is_unfinished)]
+    is_finished = all(workload_runs.is_finished for workload_runs in all_runs)
+    sentences = [write_verdict(strategies, standing, f"mean {area}", over, is_finished=is_finished)]
     if not tests.is_registered(*names[:2]):
         sentences.append(write_answer(contrasts[0], area))
     return Overall(
@@ -422,7 +386,7 @@ def _summarize_all(
         ranks=dict(zip(names, average_ranks(round_to_largest(means)).tolist(), strict=True)),
         standing=standing,
         verdict=" ".join(sentences),
-        explanations=_explain_leader(names[0], contrasts, tests, list(comparison.values())),
+        explanations=_explain_leader(names[0], contrasts, tests, all_runs),
     )
 
 
@@ -450,8 +414,6 @@ def answer_registered_contrasts(
     registered_pairs: Sequence[tuple[str, str]],
     contrasts: Sequence[Contrast],
     comparison: ComparedRuns,
-    *,
-    is_unfinished: bool,
 ) -> list[ContrastAnswer]:
     """Answer the registered contrasts, in the study's order.
 
@@ -460,9 +422,9 @@ def answer_registered_contrasts(
         contrasts: The corrected contrasts over all workloads, or on the only workload. Registered contrasts that are
             not among them, because a strategy did not run on every workload, are skipped.
         comparison: The runs.
-        is_unfinished: Whether some runs have not begun or ended yet.
     """
     all_runs = list(comparison.values())
+    is_finished = all(workload_runs.is_finished for workload_runs in all_runs)
     answers = []
     for first, second in registered_pairs:
         if contrast := find_contrast(contrasts, first, second):
@@ -472,7 +434,7 @@ def answer_registered_contrasts(
                     first=first,
                     second=second,
                     verdict=judge_contrast(contrast),
-                    sentence=f"{sentence} {UNFINISHED_SENTENCE}" if is_unfinished else sentence,
+                    sentence=sentence if is_finished else f"{sentence} {UNFINISHED_SENTENCE}",
                     difference=contrast.difference,
                     explanation=_explain(contrast, all_runs),
                 )

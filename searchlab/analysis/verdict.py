@@ -179,7 +179,7 @@ def write_verdict(
     area: str,
     over: str = "",
     *,
-    is_unfinished: bool,
+    is_finished: bool,
 ) -> str:
     """Return the verdict: the leader's standing by area, and the mean areas of the first two strategies.
 
@@ -188,7 +188,7 @@ def write_verdict(
         standing: The leader's standing, or None if there is only one strategy.
         area: The name of the area by which strategies are compared.
         over: A phrase such as " across 3 workloads".
-        is_unfinished: Whether some runs have not begun or ended yet.
+        is_finished: Whether all runs have ended.
     """
     if not rows:
         return "No trials have been measured yet."
@@ -198,7 +198,7 @@ def write_verdict(
         return f"{rows[0].strategy} is the only strategy here: there is nothing to compare it with."
     areas = ", ".join(f"{row.strategy} {row.area.text()}" for row in rows[:2])
     sentences = [write_standing(standing, area, over), f"Mean {area.removeprefix('mean ')}: {areas}."]
-    return " ".join([*sentences, UNFINISHED_SENTENCE] if is_unfinished else sentences)
+    return " ".join(sentences if is_finished else [*sentences, UNFINISHED_SENTENCE])
 
 
 def format_effect(difference: Interval) -> str:
