@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -26,15 +26,13 @@ from .measures import AREA
 from .page.render import render_page
 from .read import group_runs, read_planned_claims, read_runs
 from .runs import By, ComparedRuns, list_strategies
-from .summary import Summary, WorkloadSummary, summarize
+from .summary import Summary, summarize
 from .tables import COMPRESSED, make_number_tables
 from .words import counted
 
 if TYPE_CHECKING:
     import altair as alt
     import pandas as pd
-
-T = TypeVar("T")
 
 Source = Result | str | Path | Iterable[Result | str | Path]
 """The arguments of :func:`compare`: a result, a log, a directory of logs, or several of these, such as Results."""
@@ -235,7 +233,7 @@ class Comparison:
         Without a workload, all workloads are plotted, each in a small chart.
         """
         if workload is not None or len(self.runs) == 1:
-            return self._plot(self._find_workload(workload).workload, "convergence", by)
+            return self._plot(self._find_workload(workload), "convergence", by)
         import altair as alt
 
         charts = [
@@ -247,22 +245,22 @@ class Comparison:
 
     def plot_importances(self, workload: object = None, *, space: str = "") -> alt.LayerChart:
         """Plot how much each knob matters. ``space`` is the name of the space if there are several."""
-        return self._plot(self._find_workload(workload).workload, "importances", space)
+        return self._plot(self._find_workload(workload), "importances", space)
 
     def plot_values(self, workload: object = None, *, knob: str = "") -> alt.LayerChart:
         """Plot the throughput of all measured configs by the value of a knob, by default the most important one.
 
         If there are several spaces, the names of knobs are ``"SPACE: KNOB"``.
         """
-        return self._plot(self._find_workload(workload).workload, "values", knob)
+        return self._plot(self._find_workload(workload), "values", knob)
 
     def plot_pairs(self, workload: object = None, *, space: str = "") -> alt.LayerChart:
         """Plot the throughput of the fastest config with each pair of values of the two most important knobs."""
-        return self._plot(self._find_workload(workload).workload, "pairs", space)
+        return self._plot(self._find_workload(workload), "pairs", space)
 
     def plot_models(self, workload: object = None, *, metric: str = "pairwise_accuracy") -> alt.LayerChart:
         """Plot how well cost models predicted each batch before they were trained on it."""
-        return self._plot(self._find_workload(workload).workload, "models", metric)
+        return self._plot(self._find_workload(workload), "models", metric)
 
     def plot_differences(self, reference: str | None = None) -> alt.LayerChart:
         """Plot each strategy's area under the curve minus that of a reference, over all workloads.
@@ -289,14 +287,14 @@ class Comparison:
         Without a workload, the areas are means over all workloads, if there are several. ``reference`` is as in
         :meth:`plot_differences`.
         """
-        return self._plot(self._find_workload_name(workload), "budget", AREA, reference=reference)
+        return self._plot(self._find_scope(workload), "budget", AREA, reference=reference)
 
     def plot_trials(self, workload: object = None, *, share: str = "near the best") -> alt.LayerChart:
         """Plot the share of trials that were "near the best", "slow", "failed" or "random fill-ins" in each eighth.
 
         Without a workload, the shares are means over all workloads, if there are several.
         """
-        return self._plot(self._find_workload_name(workload), "trials", share)
+        return self._plot(self._find_scope(workload), "trials", share)
 
     def save(self, out: str | Path, *, figures: Format | None = None) -> Path:
         """Write the report to the directory ``out`` and return the path of its page.
@@ -333,23 +331,22 @@ class Comparison:
             html += html_paragraphs([f"{hidden_count} more workloads are in strategies_frame()"])
         return html
 
-    def _find_workload(self, workload: object) -> WorkloadSummary:
-        summaries = {workload_summary.workload: workload_summary for workload_summary in self.summary.workloads}
-        if workload is None and len(summaries) != 1:
-            raise SearchlabError(f"there are {len(summaries)} workloads; specify one: {', '.join(summaries)}")
-        return _pick(summaries, next(iter(summaries)) if workload is None else str(workload), "workload")
+    def _find_workload(self, workload: object) -> str:
+        if workload is None and len(self.workloads) != 1:
+            raise SearchlabError(f"there are {len(self.workloads)} workloads; specify one: {', '.join(self.workloads)}")
+        return _check_name(self.workloads[0] if workload is None else str(workload), self.workloads, "workload")
 
-    def _find_workload_name(self, workload: object) -> str:
-        return "" if workload is None and self.summary.overall else self._find_workload(workload).workload
+    def _find_scope(self, workload: object) -> str:
+        """Return the name of the workload, or "" for all workloads if none is specified and they are compared."""
+        return "" if workload is None and self.summary.overall else self._find_workload(workload)
 
     def _plot(self, workload: str, key: str, view: str = "", **selected: str | None) -> alt.LayerChart:
         """Return a chart. ``selected`` contains the values that its parameters have at first, None for the default."""
         spec = self._find_spec(workload, key, view)
         params = []
         for param in spec.get("params", ()):
-            options = {option: option for option in param["bind"]["options"]}
-            value = _pick(options, selected.get(param["name"]) or param["value"], "strategy")
-            params.append(param | {"value": value})
+            value = selected.get(param["name"]) or param["value"]
+            params.append(param | {"value": _check_name(value, param["bind"]["options"], "strategy")})
         return make_altair_chart(spec | {"params": params})
 
     def _find_spec(self, workload: str, key: str, view: str = "") -> Spec:
@@ -365,7 +362,8 @@ class Comparison:
         return add_title(chart.views[view], workload, chart, view)
 
 
-def _pick(options: Mapping[str, T], name: str, noun: str) -> T:
-    if name not in options:
-        raise SearchlabError(f"this comparison contains no {noun} {name!r}{did_you_mean(name, options)}")
-    return options[name]
+def _check_name(name: str, names: Sequence[str], noun: str) -> str:
+    """Return ``name`` if it is among ``names``. Raises SearchlabError otherwise."""
+    if name not in names:
+        raise SearchlabError(f"this comparison contains no {noun} {name!r}{did_you_mean(name, names)}")
+    return name

@@ -150,6 +150,13 @@ def measure_seconds_to_target(runs: StrategyRuns) -> TargetTimes:
     return TargetTimes.from_values(convert_hits_to_seconds(hits, runs.elapsed))
 
 
+def measure_score(runs: StrategyRuns) -> SeedMean | None:
+    """Return the score relative to random search in the same space, or None if the space has no scores."""
+    search = runs.workload.random_search_by_space.get(runs.space)
+    scores = search.scores(runs.lowest_costs) if search else None
+    return None if scores is None else SeedMean.from_values(scores, least=-math.inf)
+
+
 def _count_failures(runs: StrategyRuns) -> dict[str, int]:
     failures = np.concatenate([run.log.failures for run in runs.runs])
     return {kind: int((failures == number).sum()) for number, kind in enumerate(FAILURES)}
@@ -212,7 +219,8 @@ class StrategySummary(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_runs(cls, runs: StrategyRuns) -> Self:
-        header, search = runs.header, runs.search
+        header, score = runs.header, measure_score(runs)
+        search = runs.workload.random_search_by_space[runs.space] if score else None
         return cls(
             strategy=runs.strategy,
             space=header.space.name,
@@ -231,7 +239,7 @@ class StrategySummary(msgspec.Struct, frozen=True, kw_only=True):
             trials_to_target=measure_trials_to_target(runs),
             seconds_to_target=measure_seconds_to_target(runs),
             area_by_seconds=measure_area_by_seconds(runs),
-            score=SeedMean.from_values(runs.scores, least=-math.inf) if runs.scores is not None else None,
+            score=score,
             score_first=search.first if search else None,
             score_trials=search.last if search else None,
             seconds=ChargedSeconds.from_runs(runs),

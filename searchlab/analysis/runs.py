@@ -276,17 +276,6 @@ class StrategyRuns:
         return pad_curves([run.elapsed for run in self.compared_runs], self.horizon)
 
     @cached_property
-    def scores(self) -> Floats | None:
-        """The score of each run that is compared, shape (runs,), or None if runs in the space cannot be scored."""
-        search = self.workload.random_search_by_space.get(self.space)
-        return search.scores(self.lowest_costs) if search else None
-
-    @property
-    def search(self) -> RandomSearch | None:
-        """Random search in the strategy's space, or None if its runs have no scores."""
-        return None if self.scores is None else self.workload.random_search_by_space[self.space]
-
-    @cached_property
     def budget_parts(self) -> BudgetParts:
         """What the runs that are compared did in each part of the budget."""
         workload, horizon = self.workload, self.horizon

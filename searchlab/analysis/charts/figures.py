@@ -228,23 +228,14 @@ def _make_seed_line(strategy: str, run: LoggedRun, unit: str) -> list[DataRow]:
 
 def _make_model_chart(workload_summary: WorkloadSummary, workload_runs: WorkloadRuns, styles: LineStyles) -> Chart:
     """Return the chart of cost models, which is empty if no strategy has one whose predictions were scored."""
-    bands_by_strategy = {
-        row.strategy: _summarize_model_rounds(workload_runs.strategies[row.strategy].compared_runs)
-        for row in workload_summary.strategies
-    }
     views: dict[str, Spec] = {}
     for metric in METRICS:
-        bands = {
-            name: bands_by_metric[metric.field]
-            for name, bands_by_metric in bands_by_strategy.items()
-            if metric.field in bands_by_metric
-        }
+        rows = []
+        for name in workload_summary.by_strategy:
+            if band := _compute_quality_band(workload_runs.strategies[name].compared_runs, metric.field):
+                rows += _make_line(name, band.x, band.median, band.lower, band.upper, steps=False)
         views[metric.field] = LineChart(
-            [
-                row
-                for name, band in bands.items()
-                for row in _make_line(name, band.x, band.median, band.lower, band.upper, steps=False)
-            ],
+            rows,
             styles,
             "trials",
             metric.title,
@@ -262,17 +253,12 @@ def _make_model_chart(workload_summary: WorkloadSummary, workload_runs: Workload
     )
 
 
-def _summarize_model_rounds(runs: Sequence[LoggedRun]) -> dict[str, Band]:
-    """Return the quartiles over seeds of each defined metric, at the last trial (from 1) of each batch."""
+def _compute_quality_band(runs: Sequence[LoggedRun], field: str) -> Band | None:
+    """Return the quartiles over seeds of a metric, at the last trial (from 1) of each batch, or None without values."""
     ends = np.concatenate([run.log.rated_trials for run in runs]) + 1.0
-    qualities = np.concatenate([run.log.qualities for run in runs])
-    bands = {}
-    for metric in METRICS:
-        values = qualities[:, QUALITY_FIELDS.index(metric.field)]
-        defined = ~np.isnan(values)
-        if defined.any():
-            bands[metric.field] = compute_band(ends[defined], values[defined])
-    return bands
+    values = np.concatenate([run.log.qualities for run in runs])[:, QUALITY_FIELDS.index(field)]
+    is_defined = ~np.isnan(values)
+    return compute_band(ends[is_defined], values[is_defined]) if is_defined.any() else None
 
 
 def _make_budget_charts(budget_parts: Mapping[str, BudgetParts], styles: LineStyles) -> list[Chart]:
