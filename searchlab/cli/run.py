@@ -28,7 +28,7 @@ from ..run.plan import DEFAULT_POLICY, DEFAULT_SPACES, Run, parse_shard, select_
 from ..run.study import Study
 from ..run.tune import tune as tune_run
 from ..stats.ranks import ALPHA
-from ..workload.parse import kind_of
+from ..workload.parse import split_workload_name
 from . import parameters
 from .logs import make_best_record
 from .parameters import default_logs_dir, number_option, parse_plugin, plugin_option
@@ -292,7 +292,7 @@ def tune(
         say(f"trials {tied_trials} are equally fast within the noise, judging by repeated measurements")
     if result.space.has_programs:
         header = result.log.header
-        code = [kind_of(header.workload)[0], header.space.name, header.space.options]
+        code = [split_workload_name(header.workload)[0], header.space.name, header.space.options]
         trust = " --trust" if find_unregistered_code(code) else ""
         say(f"show the program: searchlab best {log} --show tir{trust}")
 

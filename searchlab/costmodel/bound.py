@@ -17,7 +17,7 @@ from ..errors import SearchlabError
 from ..options import checks_arguments
 from ..records import SHORTEST, Trial
 from ..space import Config, Space
-from .contract import COST_MODELS, CostModel, fit_model, member_predictions, predictions
+from .contract import COST_MODELS, CostModel, fit_model, predict_member_scores, predict_scores
 from .features import Columns, Features, lay_out, pad_columns
 
 BOOTSTRAP_COPIES = 8
@@ -193,7 +193,7 @@ class BoundCostModel:
             return np.zeros(len(configs))
         start = time.perf_counter()
         rows = lay_out(self.features, self._extract(configs), self.rows.features.shape[1])
-        predicted = predictions(self.model, rows)
+        predicted = predict_scores(self.model, rows)
         self.predict_seconds += time.perf_counter() - start
         return predicted
 
@@ -217,9 +217,9 @@ class BoundCostModel:
         start = time.perf_counter()
         rows = lay_out(self.features, self._extract(configs), self.rows.features.shape[1])
         if self.model.uncertainty == "bootstrap":
-            predicted = np.array([predictions(model, rows) for model in self._copies])
+            predicted = np.array([predict_scores(model, rows) for model in self._copies])
         else:
-            predicted = member_predictions(self.model, rows)
+            predicted = predict_member_scores(self.model, rows)
         self.predict_seconds += time.perf_counter() - start
         return predicted
 

@@ -16,7 +16,7 @@ from searchlab.log.read import read_log
 from searchlab.measure.suite import find_suite
 from searchlab.space import Config
 from searchlab.tables.info import TableInfo
-from searchlab.tables.landscape import Landscape, encode, mean_distance, percent
+from searchlab.tables.landscape import Landscape, compute_mean_distance, encode_configs, format_share
 from searchlab_policies.neighbours import hamming_distance
 from tests.support.logs import write_table
 
@@ -62,7 +62,7 @@ def test_the_autocorrelation_is_that_of_random_walks(log: Log, near: list[list[i
 def test_the_spread_is_that_of_all_pairs(log: Log) -> None:
     configs = [record.trial.config for record in log.records[:60]] + [Config({"other": 1}), Config({"other": 2})]
     expected = np.mean([hamming_distance(a, b) for i, a in enumerate(configs) for j, b in enumerate(configs) if i != j])
-    assert mean_distance(encode(configs)) == pytest.approx(expected)
+    assert compute_mean_distance(encode_configs(configs)) == pytest.approx(expected)
 
 
 def test_a_sample_has_no_optima_but_a_correlation(log: Log) -> None:
@@ -98,4 +98,4 @@ def test_the_landscape_is_on_the_card_and_in_the_facts(log: Log) -> None:
 
 @pytest.mark.parametrize(("fraction", "text"), [(1.0, "100 %"), (0.997, "100 %"), (0.42, "42 %"), (0.0012, "0.12 %")])
 def test_percentages_are_not_written_as_powers_of_ten(fraction: float, text: str) -> None:
-    assert percent(fraction) == text
+    assert format_share(fraction) == text
