@@ -1,8 +1,7 @@
 """The analysis of logs: convergence curves, summaries, verdicts, tables and charts. It does not need TVM."""
 
-from .comparison import Comparison, compare
+from .comparison import Comparison, compare, report, report_directory
 from .read import read_runs
-from .report import report, report_directory
 from .summary import Summary, summarize
 from .terminal import summary_table
 

@@ -1,9 +1,10 @@
-"""Comparing runs from Python."""
+"""Comparing runs from Python, and writing reports on them."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..errors import SearchlabError, did_you_mean, encodable
-from ..files import real_path, write_csv, write_file
+from ..files import real_path, resolve_inside, write_csv, write_file
 from ..log.columns import Columns, ConfigTexts
 from ..log.frames import make_study_frame
 from ..log.plan import Claim
+from ..log.read import LOG_SUFFIXES, read_header
 from ..log.result import Result
 from ..notebook import html_paragraphs, html_table
 from ..options import checks_arguments
@@ -24,7 +26,7 @@ from .charts.vegalite import Chart, Format, Spec, add_title, make_altair_chart, 
 from .columns import Tables
 from .measures import AREA
 from .page.render import render_page
-from .read import group_runs, read_planned_claims, read_runs
+from .read import REPORT_DIR, group_runs, read_planned_claims, read_runs
 from .runs import By, ComparedRuns, list_strategies
 from .summary import Summary, summarize
 from .tables import COMPRESSED, make_number_tables
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
 
 Source = Result | str | Path | Iterable[Result | str | Path]
 """The arguments of :func:`compare`: a result, a log, a directory of logs, or several of these, such as Results."""
+
+DEFAULT_DIR = Path("results") / REPORT_DIR
+"""The default directory for a report on anything other than a single directory."""
 
 MAX_WORKLOADS = 12  # the number of workloads that a notebook shows by default
 
@@ -86,6 +91,75 @@ def compare(*what: Source | Mapping[str, Source], by: By | None = None) -> Compa
         raise SearchlabError("nothing to compare: pass results, logs, or directories of logs")
     named_logs = ((log, encodable(log.path.as_posix())) for _, log in labelled_logs.values())
     return Comparison(group_runs(named_logs, by=by))
+
+
+def report(
+    *where: str | Path,
+    out: str | Path | None = None,
+    everything: bool = False,
+    figures: Format | None = None,
+    by: By | None = None,
+) -> Summary:
+    """Compare the runs in logs, and write a page and data files.
+
+    - ``report.html``: the report as one page that needs no other files and no network.
+    - ``summary.json``, ``summary.csv``: the summary, with a row for each strategy on each workload.
+    - ``runs.csv.gz``: a row for each run, with the numbers by seed that ``summary.csv`` averages.
+    - ``contrasts.csv.gz``: a row for each pair of strategies and workload, with the mean difference in area. In rows
+      over all workloads, ``workload`` is empty, and the columns ``others_`` are about other workloads like these.
+    - ``overall.csv``: a row for each strategy over several workloads.
+    - ``published_claims.csv``: a row for each opponent in each published claim of the study.
+    - ``programs.csv.gz``: the best program of each run.
+    - ``importances.csv``: the importance of each knob on each workload, its number of values, and its value in the
+      fastest config.
+    - ``WORKLOAD-CHART.KIND``: each chart, if ``figures`` is the kind of file: pdf, svg or png.
+
+    Args:
+        *where: Logs, or directories in which all logs (``**/*.jsonl``, ``**/*.jsonl.gz``) are read. A log that is
+            passed twice counts once.
+        out: The directory to write to. By default, ``report`` in ``where`` if that is a single directory, and
+            ``results/report`` otherwise.
+        everything: Whether to report on all logs in a study's directory, rather than only on the runs and trials that
+            are currently part of the study.
+        figures: The format in which all charts are written to files. By default, they are only on the page.
+        by: Whether strategies are compared by the area over trials or over seconds. By default, over seconds if these
+            limit all runs.
+
+    Raises:
+        SearchlabError: If there are no logs, if a log is damaged, if logs are not comparable (see
+            :func:`~searchlab.analysis.read.read_runs`), or if the report cannot be written.
+    """
+    paths = [Path(path) for path in where]
+    directory = report_directory(*paths, out=out)
+    runs = read_runs(*paths, everything=everything, readings=False, by=by)
+    comparison = Comparison(runs, read_planned_claims(*paths))
+    comparison.save(directory, figures=figures)
+    return comparison.summary
+
+
+def report_directory(*where: str | Path, out: str | Path | None = None) -> Path:
+    """Return the directory that :func:`report` writes to.
+
+    Raises:
+        SearchlabError: If ``out`` is None and the report would be written to a folder of tables, or by a link to a
+            different place.
+    """
+    if out is not None:
+        return Path(out)
+    if len(where) != 1 or not Path(where[0]).is_dir():
+        return DEFAULT_DIR
+    directory = Path(where[0])
+    for log in directory.iterdir():
+        with suppress(SearchlabError):  # unreadable logs have been reported
+            if log.name.endswith(LOG_SUFFIXES) and read_header(log).is_table:
+                break
+    else:
+        resolve_inside(directory / REPORT_DIR, directory)
+        return directory / REPORT_DIR
+    raise SearchlabError(
+        f"{directory} is a folder of tables, such as {log.name}; specify where to write the report with --out DIR (in "
+        f"Python, out=DIR)"
+    )
 
 
 def _read_logs(source: Any, texts: ConfigTexts) -> Iterator[Columns]:
@@ -299,7 +373,7 @@ class Comparison:
     def save(self, out: str | Path, *, figures: Format | None = None) -> Path:
         """Write the report to the directory ``out`` and return the path of its page.
 
-        See :func:`~searchlab.analysis.report.report` for the files.
+        See :func:`report` for the files.
         """
         out = Path(out)
         write_file(out / "summary.json", msgspec.json.encode(self.summary.to_json()) + b"\n", under=out)

@@ -26,11 +26,11 @@ from .contrasts import (
     find_registered_pairs,
     pair_by_seed,
 )
+from .explanations import Explanation, explain_contrast
 from .measures import OverallStrategy, StrategySummary, rank_over_all, sort_by_area
 from .notes import MEASUREMENT, write_notes
 from .runs import TARGET_FRACTION, BestKnown, By, ComparedRuns, StrategyRuns, WorkloadRuns
 from .verdict import UNFINISHED_SENTENCE, Standing, compare_leader, judge_contrast, write_answer, write_verdict
-from .why import Explanation, describe_speedup, explain
 from .words import counted, name_area
 
 Ranking = Mapping[str, StrategySummary]
@@ -393,18 +393,12 @@ def _summarize_all(
 # --- explanations and answers -----------------------------------------------------------------------------------------
 
 
-def _explain(contrast: Contrast, comparison: Sequence[WorkloadRuns]) -> Explanation:
-    loser, winner = contrast.pair[::-1] if contrast.difference.value > 0 else contrast.pair
-    why = explain(loser, winner, comparison) if contrast.is_significant else ""
-    return Explanation(describe_speedup(loser, winner, comparison), why)
-
-
 def _explain_leader(
     leader: str, contrasts: Sequence[Contrast], tests: ReportTests, comparison: Sequence[WorkloadRuns]
 ) -> list[Explanation]:
     """Explain the differences from the leader, except in registered contrasts, which are answered."""
     return [
-        _explain(contrast, comparison)
+        explain_contrast(contrast, comparison)
         for contrast in contrasts
         if contrast.first == leader and not tests.is_registered(*contrast.pair)
     ]
@@ -436,7 +430,7 @@ def answer_registered_contrasts(
                     verdict=judge_contrast(contrast),
                     sentence=sentence if is_finished else f"{sentence} {UNFINISHED_SENTENCE}",
                     difference=contrast.difference,
-                    explanation=_explain(contrast, all_runs),
+                    explanation=explain_contrast(contrast, all_runs),
                 )
             )
     return answers

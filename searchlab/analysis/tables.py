@@ -84,7 +84,7 @@ COMPRESSED = ("runs", "contrasts", "programs")  # the tables with a row for each
 
 
 def make_number_tables(summary: Summary, comparison: ComparedRuns) -> dict[str, NumberTable]:
-    """Return the tables that a report writes, by name; see :func:`~searchlab.analysis.report.report`."""
+    """Return the tables that a report writes, by name; see :func:`~searchlab.analysis.report`."""
     overall = summary.overall
     contrasts = [contrast for workload_summary in summary.workloads for contrast in workload_summary.contrasts]
     contrasts += overall.contrasts if overall else []

@@ -33,8 +33,8 @@ from .vegalite import (
     make_box_chart,
     make_forest_chart,
     make_heat_map,
+    make_importance_chart,
     make_layer,
-    make_share_chart,
 )
 
 AXIS_TITLES: dict[By, str] = {"trials": "trials", "seconds": "seconds of search and measurement"}
@@ -310,8 +310,7 @@ def make_space_charts(spaces: Sequence[MeasuredSpace], unit: str) -> list[Chart]
         name = space.space if len(spaces) > 1 else ""
         knobs = list(space.importances)
         if knobs:
-            importance_rows = [{"knob": knob, "share": round(share, 4)} for knob, share in space.importances.items()]
-            importance_views[name] = make_share_chart(importance_rows, "knob", "importance")
+            importance_views[name] = make_importance_chart(space.importances)
         for knob in knobs[:MAX_KNOBS]:
             value_views[f"{name}: {knob}" if name else knob] = make_box_chart(
                 _round_rows(space.summarize_values(knob), unit), knob, unit

@@ -445,14 +445,14 @@ def _make_arrow(channels: Spec, text: str, field: str, test: str) -> Spec:
     )
 
 
-def make_share_chart(rows: Sequence[DataRow], name: str, quantity: str) -> Spec:
-    """Return a bar for each of ``rows``, which have a ``name`` and a ``share``."""
-    y = {"field": name, "type": "nominal", "title": None, "sort": None}
-    x: Spec = {"field": "share", "type": "quantitative", "title": quantity, "axis": {"format": ".0%"}}
+def make_importance_chart(importances: Mapping[str, float]) -> Spec:
+    """Return a bar for each knob."""
+    y = {"field": "knob", "type": "nominal", "title": None, "sort": None}
+    x: Spec = {"field": "share", "type": "quantitative", "title": "importance", "axis": {"format": ".0%"}}
     text = {"field": "share", "format": ".0%"}
     return {
-        "data": {"values": rows},
-        "height": ROW_HEIGHT * len(rows),
+        "data": {"values": [{"knob": knob, "share": round(share, 4)} for knob, share in importances.items()]},
+        "height": ROW_HEIGHT * len(importances),
         "layer": [
             make_layer("bar", {"x": x, "y": y}, color=GROUP_COLOURS[0]),
             make_layer("text", {"x": x, "y": y, "text": text}, align="left", dx=4, color=GREY),

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..arrays import Floats
 from ..units import VALUES
+from .contrasts import Contrast
 from .knobs import format_knob
 from .runs import PART_COUNT, BudgetParts, StrategyRuns, WorkloadRuns, average_defined
 from .words import fill_template
@@ -64,6 +65,13 @@ class Explanation(msgspec.Struct, frozen=True):
 
     size: str
     why: str
+
+
+def explain_contrast(contrast: Contrast, comparison: Sequence[WorkloadRuns]) -> Explanation:
+    """Explain the difference between two strategies, given the runs on each workload."""
+    loser, winner = contrast.pair[::-1] if contrast.difference.value > 0 else contrast.pair
+    why = explain(loser, winner, comparison) if contrast.is_significant else ""
+    return Explanation(describe_speedup(loser, winner, comparison), why)
 
 
 class _Pair(NamedTuple):
