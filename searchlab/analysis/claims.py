@@ -14,6 +14,7 @@ from ..arrays import Floats
 from ..log.budget import UNLIMITED, Budget
 from ..log.plan import Claim
 from ..stats.inference import Answer, Difference, paired_difference
+from ..stats.intervals import Interval
 from ..stats.ranks import ALPHA
 from .contrasts import correct_family, pair_by_seed
 from .measures import (
@@ -255,13 +256,13 @@ def _pair_numbers(
 def _make_comparand(result: _ClaimResult, p: float | None) -> Comparand:
     """Return the comparison with the opponent, given its corrected p-value."""
     claim, difference, interval = result.claim, result.difference, result.answer.difference
-    value, lower, upper = _convert_to_measure(claim, interval.value, interval.lower, interval.upper)
+    estimate = _convert_to_measure(claim, interval)
     comparand = Comparand(
         against=result.opponent,
-        verdict=_judge(claim, difference.value, interval.lower, interval.upper, p),
-        value=value,
-        lower=lower,
-        upper=upper,
+        verdict=_judge(claim, interval, p),
+        value=estimate.value,
+        lower=estimate.lower,
+        upper=estimate.upper,
         p=p,
         scope=result.scope,
         workloads=difference.workloads,
@@ -275,8 +276,9 @@ def _make_comparand(result: _ClaimResult, p: float | None) -> Comparand:
     return msgspec.structs.replace(comparand, sentence=_write_sentence(claim, comparand, result.note or interval.note))
 
 
-def _judge(claim: Claim, value: float, lower: float | None, upper: float | None, p: float | None) -> str:
-    """Return the verdict on one comparison, given the difference, in which higher is better, and its interval."""
+def _judge(claim: Claim, interval: Interval, p: float | None) -> str:
+    """Return the verdict on one comparison, given the difference, in which higher is better, with its interval."""
+    value, lower, upper = interval.value, interval.lower, interval.upper
     if lower is None or upper is None or p is None:
         return "untested"
     margin = math.log1p(claim.margin) if _MEASURES[claim.measure].is_ratio else claim.margin
@@ -287,19 +289,21 @@ def _judge(claim: Claim, value: float, lower: float | None, upper: float | None,
         is_two_sided = claim.relation == "level"  # a gain contradicts the claim, too
         holds = lower >= -margin and not (is_two_sided and upper > margin)
         fails = p <= ALPHA and (upper < -margin or (is_two_sided and lower > margin))
-    return "holds" if holds else "fails" if fails else "undecided"
+    if holds:
+        return "holds"
+    return "fails" if fails else "undecided"
 
 
-def _convert_to_measure(claim: Claim, *numbers: float | None) -> tuple[float, float | None, float | None]:
-    """Convert a difference in which higher is better, and its interval, to a difference or ratio of the measure."""
+def _convert_to_measure(claim: Claim, interval: Interval) -> Interval:
+    """Convert a difference in which higher is better, with its interval, to a difference or ratio of the measure."""
     measure = _MEASURES[claim.measure]
-    sign = 1 if measure.higher_is_better else -1
-    value, *ends = (
-        None if number is None else math.exp(sign * number) if measure.is_ratio else sign * number for number in numbers
-    )
-    assert value is not None
-    lower, upper = ends if sign > 0 else reversed(ends)
-    return value, lower, upper
+    if not measure.higher_is_better:
+        interval = -interval
+    if not measure.is_ratio:
+        return interval
+    if interval.lower is None or interval.upper is None:
+        return Interval(math.exp(interval.value))
+    return Interval(math.exp(interval.value), math.exp(interval.lower), math.exp(interval.upper))
 
 
 def _write_sentence(claim: Claim, comparand: Comparand, note: str) -> str:

@@ -324,14 +324,14 @@ def collect_p_values(contrasts: Iterable[Contrast]) -> dict[Key, float]:
 
 
 def _with_p_values(contrast: Contrast, p: Mapping[Key, float]) -> Contrast:
-    on_these, on_others = (
-        replace(answer, p=p.get((contrast.workload, test, contrast.first, contrast.second)))
-        for test, answer in (
-            (contrast.test, contrast.difference.on_these),
-            (TestKind.OTHER_WORKLOADS, contrast.difference.on_others),
-        )
+    difference = contrast.difference
+    p_of_these = p.get((contrast.workload, contrast.test, *contrast.pair))
+    p_of_others = p.get((contrast.workload, TestKind.OTHER_WORKLOADS, *contrast.pair))
+    difference = replace(
+        difference,
+        on_these=replace(difference.on_these, p=p_of_these),
+        on_others=replace(difference.on_others, p=p_of_others),
     )
-    difference = replace(contrast.difference, on_these=on_these, on_others=on_others)
     return msgspec.structs.replace(contrast, difference=difference)
 
 

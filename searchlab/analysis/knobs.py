@@ -48,10 +48,8 @@ class MeasuredSpace:
         divergences = {}
         for knob, values in self.knobs.items():
             _, indices = np.unique(values, return_inverse=True)
-            density, fastest_density = (
-                estimate_density(np.bincount(value_indices, minlength=indices.max() + 1))
-                for value_indices in (indices, indices[is_fastest])
-            )
+            density = estimate_density(np.bincount(indices))
+            fastest_density = estimate_density(np.bincount(indices[is_fastest], minlength=len(density)))
             if len(density) > 1:
                 divergences[knob] = float(density @ (fastest_density / density - 1) ** 2)
         total = math.fsum(divergences.values())

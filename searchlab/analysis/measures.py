@@ -114,11 +114,9 @@ class ChargedSeconds(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_runs(cls, runs: StrategyRuns) -> Self:
-        charged, parts = (
-            np.concatenate([getattr(run.log, name) for run in runs.runs]).T
-            for name in ("charged_seconds", "part_seconds")
-        )
-        sums = map(math.fsum, (charged.ravel().tolist(), *charged.tolist(), *parts.tolist()))
+        charged = np.concatenate([run.log.charged_seconds for run in runs.runs])
+        parts = np.concatenate([run.log.part_seconds for run in runs.runs])
+        sums = map(math.fsum, (charged.ravel(), *charged.T, *parts.T))
         return cls(*(seconds or None for seconds in sums))
 
 
@@ -231,7 +229,7 @@ class StrategySummary(msgspec.Struct, frozen=True, kw_only=True):
             interrupted=[run.seed for run in runs.interrupted_runs],
             one_run=runs.is_deterministic,
             trials=runs.trials,
-            trials_by_seed=runs.trial_counts,
+            trials_by_seed=[run.log.trial_count for run in runs.runs],
             complete=runs.is_complete,
             ended=sum(bool(run.end_reason) for run in runs.runs),
             area=measure_area(runs),

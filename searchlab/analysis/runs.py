@@ -223,15 +223,12 @@ class StrategyRuns:
     def space(self) -> str:
         return self.runs[0].space
 
-    @property
-    def trial_counts(self) -> list[int]:
-        """The number of trials in each run."""
-        return [run.log.trial_count for run in self.runs]
-
     @cached_property
     def trials(self) -> int:
         """The strategy's number of trials; see :func:`count_common_trials`."""
-        return count_common_trials(self.runs) or max(self.horizon, _find_upper_median(self.trial_counts))
+        return count_common_trials(self.runs) or max(
+            self.horizon, _find_upper_median([run.log.trial_count for run in self.runs])
+        )
 
     @property
     def is_complete(self) -> bool:
@@ -486,18 +483,15 @@ class WorkloadRuns:
         """
         if self.best_known:
             return self.best_known
-        succeeded = [run for run in self.runs if run.log.trial_count and run.curve[-1] > 0]
-        fastest = min((float(run.lowest_costs[-1]) for run in succeeded), default=math.inf)
+        is_resampled = any(run.log.header.measure.get("noise") for run in self.runs)
         optimum = find_least_optimum(self.runs)
-        if any(run.log.header.measure.get("noise") for run in self.runs):
-            costs = [float(np.median(config_costs)) for config_costs in group_costs_by_config(self.runs).values()]
-            optimum = optimum if math.isfinite(optimum) else min(costs, default=math.inf)
-            fastest = math.inf
-        if optimum < fastest:
-            return BestKnown(gflops=self.flops / optimum / 1e9, seconds=optimum)
-        if not math.isfinite(fastest):
-            return None
-        run = min(succeeded, key=lambda run: (-run.curve[-1], int(np.argmin(run.log.costs)), run.log_name))
+        if is_resampled and not math.isfinite(optimum):
+            costs_by_config = group_costs_by_config(self.runs)
+            optimum = min((float(np.median(costs)) for costs in costs_by_config.values()), default=math.inf)
+        runs = [] if is_resampled else [run for run in self.runs if run.log.trial_count and run.curve[-1] > 0]
+        run = min(runs, key=lambda run: (-run.curve[-1], int(np.argmin(run.log.costs)), run.log_name), default=None)
+        if run is None or optimum < run.lowest_costs[-1]:
+            return BestKnown(self.flops / optimum / 1e9, optimum) if math.isfinite(optimum) else None
         index = int(np.argmin(run.log.costs))
         return BestKnown(
             gflops=float(run.curve[-1]),

@@ -133,10 +133,11 @@ def make_program_rows(comparison: ComparedRuns) -> Iterator[list[Any]]:
     """Iterate over the rows of ``programs.csv.gz``: the best program of each run that found one."""
     for workload_runs in comparison.values():
         for program in (run.best_program for run in workload_runs.runs if run.best_program):
-            gflops, gflops_as_trial = (
-                throughput_in_unit(value, program.unit) for value in (program.gflops, program.gflops_as_trial)
+            program = msgspec.structs.replace(
+                program,
+                gflops=throughput_in_unit(program.gflops, program.unit),
+                gflops_as_trial=throughput_in_unit(program.gflops_as_trial, program.unit),
             )
-            program = msgspec.structs.replace(program, gflops=gflops, gflops_as_trial=gflops_as_trial)
             yield [_format_field(value) for value in astuple(program)]
 
 

@@ -5,8 +5,9 @@ Each sentence is a template in which facts are filled in; tables and JSON contai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from enum import StrEnum
+from typing import Literal
 
 import msgspec
 
@@ -120,9 +121,12 @@ def compare_leader(leader: str, contrasts: Sequence[Contrast], tests: ReportTest
     for name, contrast in by_opponent.items():
         if contrast.adjusted_p is None:
             untested[name] = contrast.test
-            continue
-        group = behind if contrast.is_ahead(leader, name) else better if contrast.is_ahead(name, leader) else undecided
-        group[name] = contrast.adjusted_p
+        elif contrast.is_ahead(leader, name):
+            behind[name] = contrast.adjusted_p
+        elif contrast.is_ahead(name, leader):
+            better[name] = contrast.adjusted_p
+        else:
+            undecided[name] = contrast.adjusted_p
     runs = min((by_opponent[name].runs for name in undecided), default=0)
     test_counts = [tests.count_tests(leader, name) for name in undecided] if tests else []
     minimum = count_seeds_needed(ALPHA / min(test_counts)) if test_counts else 0
@@ -151,9 +155,9 @@ def write_standing(standing: Standing, area: str, over: str = "") -> str:
         area=area,
         over=over,
         strategy_count=len(strategies),
-        p_better=_format_p_values(standing.better, max),
-        p_behind=_format_p_values(standing.behind, max),
-        p_undecided=_format_p_values(standing.undecided, min),
+        p_better=_format_limit(standing.better.values(), "most"),
+        p_behind=_format_limit(standing.behind.values(), "most"),
+        p_undecided=_format_limit(standing.undecided.values(), "least"),
         **msgspec.structs.asdict(standing),
     )
     opponents_by_reason: dict[str, list[str]] = {}
@@ -166,11 +170,12 @@ def write_standing(standing: Standing, area: str, over: str = "") -> str:
     return " ".join([sentence, *reasons])
 
 
-def _format_p_values(p: Mapping[str, float], bound: Callable[[Collection[float]], float]) -> str:
-    """Format the largest or smallest of the corrected p-values."""
-    value = bound(p.values()) if p else 1.0
-    is_exact = len(set(p.values())) == 1 or value < 0.001
-    return format_p_equation(value) if is_exact else f"p at {'most' if bound is max else 'least'} {format_p(value)}"
+def _format_limit(p_values: Collection[float], limit: Literal["most", "least"]) -> str:
+    """Format the largest or smallest of corrected p-values, as in "p at most 0.02"."""
+    value = (max if limit == "most" else min)(p_values, default=1.0)
+    if len(set(p_values)) == 1 or value < 0.001:
+        return format_p_equation(value)
+    return f"p at {limit} {format_p(value)}"
 
 
 def write_verdict(

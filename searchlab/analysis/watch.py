@@ -156,7 +156,7 @@ class StudyProgress:
         ]
 
     def _find_state(self, run: PlannedRun) -> _LogState:
-        path, previous = self.directory / run.log, self.log_states.get(run.log)
+        path = self.directory / run.log
         try:
             if not path.exists():
                 path = path.with_name(f"{path.name}.gz")
@@ -164,16 +164,19 @@ class StudyProgress:
         except (OSError, ValueError):  # a plan may contain any name
             return _LogState(RunStatus(run))
         stamp = stat.st_ino, stat.st_size, stat.st_mtime_ns
-        is_current = previous is not None and previous.stamp == stamp and previous.status.run == run
-        if previous and is_current and previous.state in ("finished", "damaged"):
+        previous = self.log_states.get(run.log)
+        if previous and (previous.stamp != stamp or previous.status.run != run):
+            previous = None  # the log or its place in the plan has changed
+        if previous and previous.state in ("finished", "damaged"):
             return previous
         is_running = is_locked(path)  # checked before the log is read, since the run may end in between
         try:
-            status = previous.status if previous and is_current else RunStatus.from_log(run, self._read_log(path))
+            status = previous.status if previous else RunStatus.from_log(run, self._read_log(path))
         except SearchlabError:
             return _LogState(RunStatus(run), "damaged", stamp)
-        state: State = "running" if is_running else "finished" if status.is_complete else "interrupted"
-        return _LogState(status, state, stamp)
+        if is_running:
+            return _LogState(status, "running", stamp)
+        return _LogState(status, "finished" if status.is_complete else "interrupted", stamp)
 
     def _read_log(self, path: Path) -> Log | None:
         log_bytes = read_log_bytes(path, self.directory)

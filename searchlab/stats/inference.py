@@ -42,6 +42,9 @@ class Answer:
         """Return the estimate alone, with a note on why there is no test."""
         return cls(Interval(value, note=note))
 
+    def __neg__(self) -> Answer:
+        return replace(self, difference=-self.difference)
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -69,11 +72,13 @@ class Difference:
 
     def reversed(self) -> Difference:
         """Return the difference of the second strategy minus the first."""
-        on_these, on_others = (
-            replace(answer, difference=-answer.difference) for answer in (self.on_these, self.on_others)
-        )
         return replace(
-            self, value=-self.value, ahead=self.behind, behind=self.ahead, on_these=on_these, on_others=on_others
+            self,
+            value=-self.value,
+            ahead=self.behind,
+            behind=self.ahead,
+            on_these=-self.on_these,
+            on_others=-self.on_others,
         )
 
 

@@ -177,7 +177,8 @@ def _make_convergence_chart(
     title, digits = f"best {unit} so far", 3 if unit in VALUES else 1
     levels: list[Level] = []
     if best_gflops and workload_summary.target_gflops:
-        best, target = (convert_throughput(gflops, unit) for gflops in (best_gflops, workload_summary.target_gflops))
+        best = convert_throughput(best_gflops, unit)
+        target = convert_throughput(workload_summary.target_gflops, unit)
         fraction = workload_summary.target_gflops / best_gflops
         levels = [
             Level(round_value(best), f"best known {best:.{digits}f}"),
@@ -197,12 +198,8 @@ def _make_convergence_chart(
         look: dict[str, Any] = {"levels": levels, "shade": shade if by == "trials" else None, "digits": digits}
         views[by] = LineChart(rows, styles, AXIS_TITLES[by], title, **look).spec
     if best_gflops:
-        rows = [
-            row
-            for name, strategy_runs in strategies.items()
-            for run in strategy_runs.runs
-            for row in _make_seed_line(name, run, unit)
-        ]
+        runs = [run for strategy_runs in strategies.values() for run in strategy_runs.runs]
+        rows = [row for run in runs for row in _make_seed_line(run, unit)]
         views["each seed"] = LineChart(rows, styles, "trials", title, levels=levels).spec
     description = fill_template(
         _CONVERGENCE,
@@ -217,13 +214,13 @@ def _convert_band(band: Band, unit: str) -> Band:
     return Band(band.x, *(convert_throughput(edge, unit) for edge in (band.lower, band.median, band.upper)))
 
 
-def _make_seed_line(strategy: str, run: LoggedRun, unit: str) -> list[DataRow]:
+def _make_seed_line(run: LoggedRun, unit: str) -> list[DataRow]:
     """Return the rows of one run: the trials, from 1, at which it found a faster program, and its last trial."""
     improvements = np.flatnonzero(np.diff(run.curve, prepend=0.0) > 0)
     indices = np.union1d(improvements, [len(run.curve) - 1]).astype(np.int64)
     indices = indices[run.curve[indices] > 0]
     points = zip((indices + 1).tolist(), round_values(convert_throughput(run.curve[indices], unit)), strict=True)
-    return [{"strategy": strategy, "seed": run.seed, "x": x, "y": y} for x, y in points]
+    return [{"strategy": run.strategy, "seed": run.seed, "x": x, "y": y} for x, y in points]
 
 
 def _make_model_chart(workload_summary: WorkloadSummary, workload_runs: WorkloadRuns, styles: LineStyles) -> Chart:

@@ -200,14 +200,13 @@ class LineChart:
         """The specification, which is empty without rows."""
         if not self.rows:
             return {}
-        is_band = "lower" in self.rows[0] and not self.by_seed
-        layers: list[Spec] = [
-            *([_make_shade(self.shade, self.first if self.is_logarithmic else 0)] if self.shade else []),
-            *_make_level_lines(self.levels),
-            *([make_layer("area", self.band_encoding, **self.mark)] if is_band else []),
-            make_layer("line", self.line_encoding, **self.mark) | {"params": self.line_params},
-            *([] if self.by_seed else [_make_readout(self.names, self.x, steps=self.steps, digits=self.digits)]),
-        ]
+        layers = [] if self.shade is None else [_make_shade(self.shade, self.first if self.is_logarithmic else 0)]
+        layers += _make_level_lines(self.levels)
+        if "lower" in self.rows[0]:
+            layers.append(make_layer("area", self.band_encoding, **self.mark))
+        layers.append(make_layer("line", self.line_encoding, **self.mark) | {"params": self.line_params})
+        if not self.by_seed:
+            layers.append(_make_readout(self.names, self.x, steps=self.steps, digits=self.digits))
         chart: Spec = {"data": {"values": self.rows}, "height": HEIGHT, "layer": layers}
         if self.relative:
             chart["params"] = [_make_selection("reference", "each strategy minus ", self.styles.references(self.names))]
@@ -485,10 +484,10 @@ def make_box_chart(rows: Sequence[DataRow], name: str, unit: str) -> Spec:
 
 def make_heat_map(rows: Sequence[DataRow], axes: Mapping[str, tuple[str, Sequence[str]]], unit: str) -> Spec:
     """Return a coloured cell for each pair of values. ``axes`` has the title and the values of each axis."""
-    x, y = (
+    x, y = [
         {"field": field, "type": "nominal", "title": title, "sort": list(values)}
         for field, (title, values) in axes.items()
-    )
+    ]
     colour = {"field": "best", "type": "quantitative", "title": unit, "scale": {"scheme": "viridis", "zero": False}}
     tooltip = [{"field": field, "title": title} for field, (title, _) in axes.items()]
     tooltip += [{"field": column} for column in ("best", "median", "configs", "failed")]
