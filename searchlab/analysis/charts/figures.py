@@ -380,9 +380,7 @@ def _make_difference_row(contrast: Contrast) -> DataRow:
 
 
 def _make_difference_chart(contrasts: Sequence[Contrast], styles: LineStyles, scope: str) -> Chart:
-    strategies = list(
-        dict.fromkeys(strategy for contrast in contrasts for strategy in (contrast.first, contrast.second))
-    )
+    strategies = list(dict.fromkeys(strategy for contrast in contrasts for strategy in contrast.pair))
     colour = STRATEGY | {
         "scale": {"domain": strategies, "range": [styles.colour(strategy) for strategy in strategies]},
         "legend": None,

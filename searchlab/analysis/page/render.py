@@ -149,14 +149,13 @@ def find_best_programs(runs: WorkloadRuns) -> list[BestProgram]:
 
     If several programs are equally fast, the one with the lowest seed is chosen.
     """
-    program_lists = (
-        [run.best_program for run in strategy_runs if run.best_program]
-        for strategy_runs in runs.runs_by_strategy.values()
-    )
-    best = [
-        min(programs, key=lambda program: (-program.gflops, program.seed)) for programs in program_lists if programs
-    ]
-    return sorted(best, key=lambda program: (-program.gflops, program.strategy))
+    best_by_strategy: dict[str, BestProgram] = {}
+    for program in sorted(
+        (run.best_program for run in runs.runs if run.best_program),
+        key=lambda program: (-program.gflops, program.strategy, program.seed),
+    ):
+        best_by_strategy.setdefault(program.strategy, program)
+    return list(best_by_strategy.values())
 
 
 def add_test_columns(table: Table[Row], contrasts: Sequence[Contrast], ranks: Mapping[str, float] = {}) -> Table[Row]:
@@ -204,12 +203,9 @@ def describe_most_important_knob(comparison: ComparedRuns) -> str:
     """
     spaces = [space for workload_runs in comparison.values() for space in workload_runs.spaces if space.importances]
     has_several_spaces = len({space.space for space in spaces}) > 1
-    most_important_knobs = [next(iter(space.importances)) for space in spaces]
-    if has_several_spaces:
-        most_important_knobs = [
-            f"{knob} ({space.space})" for knob, space in zip(most_important_knobs, spaces, strict=True)
-        ]
-    counts = Counter(most_important_knobs)
+    counts = Counter(
+        next(iter(space.importances)) + (f" ({space.space})" if has_several_spaces else "") for space in spaces
+    )
     texts = [f"{knob} on {counted(count, 'workload')}" for knob, count in counts.most_common()]
     return listed(texts) if len(comparison) > 1 else ""
 
@@ -259,22 +255,22 @@ class Settings(NamedTuple):
 
 def describe_settings(comparison: ComparedRuns) -> list[dict[str, Any]]:
     """Return a row for each way in which a strategy was run, with the workloads if it was run in several ways."""
-    by_settings: dict[Settings, dict[str, list[LoggedRun]]] = {}
+    runs_by_settings: dict[Settings, list[LoggedRun]] = {}
     for workload_runs in comparison.values():
-        for strategy, runs in workload_runs.runs_by_strategy.items():
-            settings = _make_settings(strategy, runs[0].log.header)
-            by_settings.setdefault(settings, {})[workload_runs.workload] = list(runs)
-    ways = Counter(settings.strategy for settings in by_settings)
+        for strategy, strategy_runs in workload_runs.runs_by_strategy.items():
+            settings = _make_settings(strategy, strategy_runs[0].log.header)
+            runs_by_settings.setdefault(settings, []).extend(strategy_runs)
+    ways = Counter(settings.strategy for settings in runs_by_settings)
     rows = []
-    for settings, by_workload in sorted(by_settings.items()):
-        runs = [run for strategy_runs in by_workload.values() for run in strategy_runs]
+    for settings, runs in sorted(runs_by_settings.items()):
         lengths = [run.log.trial_count for run in runs]
+        workloads = list(dict.fromkeys(run.workload for run in runs))
         rows.append(
             settings._asdict()
             | {
                 "seeds": format_ranges(run.seed for run in runs),
                 "trials": " to ".join(map(str, sorted({min(lengths), max(lengths)}))),
-                "on": listed(list(by_workload)) if ways[settings.strategy] > 1 else "",
+                "on": listed(workloads) if ways[settings.strategy] > 1 else "",
             }
         )
     return rows
