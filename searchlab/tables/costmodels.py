@@ -190,17 +190,17 @@ def compute_mean_quality(held_out: Sequence[HeldOut]) -> dict[str, dict[str, flo
     for result in held_out:
         qualities_by_model.setdefault(format_model(result.model), []).append(result.quality)
     return {
-        name: {metric: _mean(qualities, metric) for metric in TITLES_BY_METRIC}
+        name: {metric: _compute_mean(qualities, metric) for metric in TITLES_BY_METRIC}
         for name, qualities in qualities_by_model.items()
     }
 
 
-def _mean(qualities: Sequence[ModelQuality], metric: str) -> float | None:
-    weighted_values = [(getattr(q, metric), q.trials) for q in qualities if getattr(q, metric) is not None]
-    if not weighted_values:
+def _compute_mean(qualities: Sequence[ModelQuality], metric: str) -> float | None:
+    defined = [quality for quality in qualities if getattr(quality, metric) is not None]
+    if not defined:
         return None
-    total: float = sum(value * trials for value, trials in weighted_values)
-    return total / sum(trials for _, trials in weighted_values)
+    values = [getattr(quality, metric) for quality in defined]
+    return float(np.average(values, weights=[quality.trials for quality in defined]))
 
 
 def make_quality_rows(held_out: Sequence[HeldOut]) -> list[tuple[Text, ...]]:
