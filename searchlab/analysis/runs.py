@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from statistics import median_high
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -240,7 +241,7 @@ class StrategyRuns:
     def is_deterministic(self) -> bool:
         """Whether the strategy proposes the same configs for every seed, which does not show how runs vary."""
         configs = [run.log.configs for run in self.complete_runs]
-        return len(configs) > 1 and shared_prefix_length(configs) == min(map(len, configs))
+        return len(configs) > 1 and count_shared_configs(configs) == min(map(len, configs))
 
     @cached_property
     def complete_runs(self) -> list[LoggedRun]:
@@ -334,10 +335,10 @@ def count_common_trials(runs: Sequence[LoggedRun]) -> int:
 
 def _find_upper_median(counts: Collection[int]) -> int:
     """Return the largest number that at least half of ``counts`` reach, or 0 if there are none."""
-    return sorted(counts, reverse=True)[(len(counts) - 1) // 2] if counts else 0
+    return median_high(counts) if counts else 0
 
 
-def shared_prefix_length(config_lists: Sequence[Array]) -> int:
+def count_shared_configs(config_lists: Sequence[Array]) -> int:
     """Return the number of initial configs that runs share, in the same order, given the configs of each run."""
     for position, configs in enumerate(zip(*config_lists, strict=False)):
         if len(set(configs)) > 1:
@@ -619,7 +620,7 @@ def _count_shared_trials(strategies: Sequence[StrategyRuns]) -> dict[str, int]:
         pairs = [(run, random_runs[run.seed]) for run in strategy_runs.compared_runs if run.seed in random_runs]
         if pairs and not strategy_runs.runs[0].is_random:
             shared_trial_counts[strategy_runs.strategy] = min(
-                shared_prefix_length([run.log.configs, random_run.log.configs]) for run, random_run in pairs
+                count_shared_configs([run.log.configs, random_run.log.configs]) for run, random_run in pairs
             )
     return shared_trial_counts
 

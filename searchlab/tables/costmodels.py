@@ -204,7 +204,10 @@ def _compute_mean(qualities: Sequence[ModelQuality], metric: str) -> float | Non
 
 
 def make_quality_rows(held_out: Sequence[HeldOut]) -> list[tuple[Text, ...]]:
-    """Return a row for each model, with :data:`COLUMNS`. Of several models, the best value in each column is bold."""
+    """Return a row for each model, with the metrics in :data:`TITLES_BY_METRIC`.
+
+    Of several models, the best value in each column is bold.
+    """
     means = compute_mean_quality(held_out)
     columns = [[Text(name) for name in means]]
     for metric in TITLES_BY_METRIC:
