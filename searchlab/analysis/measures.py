@@ -150,7 +150,7 @@ def measure_seconds_to_target(runs: StrategyRuns) -> TargetTimes:
 
 def measure_score(runs: StrategyRuns) -> SeedMean | None:
     """Return the score relative to random search in the same space, or None if the space has no scores."""
-    search = runs.workload.random_search_by_space.get(runs.space)
+    search = runs.workload.runs_by_space[runs.space].random_search
     scores = search.scores(runs.lowest_costs) if search else None
     return None if scores is None else SeedMean.from_values(scores, least=-math.inf)
 
@@ -218,7 +218,7 @@ class StrategySummary(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def from_runs(cls, runs: StrategyRuns) -> Self:
         header, score = runs.header, measure_score(runs)
-        search = runs.workload.random_search_by_space[runs.space] if score else None
+        search = runs.workload.runs_by_space[runs.space].random_search if score else None
         return cls(
             strategy=runs.strategy,
             space=header.space.name,
