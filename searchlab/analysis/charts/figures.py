@@ -173,34 +173,23 @@ def _make_convergence_chart(
     workload_summary: WorkloadSummary, workload_runs: WorkloadRuns, styles: LineStyles
 ) -> Chart:
     unit, strategies = workload_summary.unit, workload_runs.strategies
-    best_gflops = workload_summary.best.gflops if workload_summary.best else 0.0
     title, digits = f"best {unit} so far", 3 if unit in VALUES else 1
-    levels: list[Level] = []
-    if best_gflops and workload_summary.target_gflops:
-        best = convert_throughput(best_gflops, unit)
-        target = convert_throughput(workload_summary.target_gflops, unit)
-        fraction = workload_summary.target_gflops / best_gflops
-        levels = [
-            Level(round_value(best), f"best known {best:.{digits}f}"),
-            Level(round_value(target), f"{format_percent(fraction)} of the best known"),
-        ]
+    levels = _make_best_levels(workload_summary, digits)
     start, sharing_strategies = workload_runs.shared_random_start
     which = "all" if len(sharing_strategies) == len(strategies) else f"{len(sharing_strategies)} of {len(strategies)}"
     shade = Level(start, f"random start shared by {which} strategies: {counted(start, 'trial')}") if start else None
     views: dict[str, Spec] = {}
     for by in sorted(AXIS_TITLES, key=lambda by: by != workload_runs.by):  # what is tested comes first
-        bands = {
-            row.strategy: _convert_band(strategies[row.strategy].bands[by], unit) for row in workload_summary.strategies
-        }
+        bands = {name: _convert_band(strategies[name].bands[by], unit) for name in workload_summary.by_strategy}
         positions = np.concatenate([band.x for band in bands.values()])
         sampled_positions = np.union1d(sample_values(positions), [band.x[-1] for band in bands.values()])
         rows = [row for name, band in bands.items() for row in _sample_band(name, band, sampled_positions)]
-        look: dict[str, Any] = {"levels": levels, "shade": shade if by == "trials" else None, "digits": digits}
-        views[by] = LineChart(rows, styles, AXIS_TITLES[by], title, **look).spec
-    if best_gflops:
-        runs = [run for strategy_runs in strategies.values() for run in strategy_runs.runs]
-        rows = [row for run in runs for row in _make_seed_line(run, unit)]
-        views["each seed"] = LineChart(rows, styles, "trials", title, levels=levels).spec
+        shown_shade = shade if by == "trials" else None
+        chart = LineChart(rows, styles, AXIS_TITLES[by], title, levels=levels, shade=shown_shade, digits=digits)
+        views[by] = chart.spec
+    runs = [run for strategy_runs in strategies.values() for run in strategy_runs.runs]
+    rows = [row for run in runs for row in _make_seed_line(run, unit)]
+    views["each seed"] = LineChart(rows, styles, "trials", title, levels=levels).spec
     description = fill_template(
         _CONVERGENCE,
         seed_count=max(len(row.seeds) for row in workload_summary.strategies),
@@ -208,6 +197,18 @@ def _make_convergence_chart(
         strategies=sharing_strategies,
     )
     return Chart("convergence", "Convergence", description, views)
+
+
+def _make_best_levels(workload_summary: WorkloadSummary, digits: int) -> list[Level]:
+    """Return the best known throughput and the target, if any program is known."""
+    best, target_gflops, unit = workload_summary.best, workload_summary.target_gflops, workload_summary.unit
+    if not best or not target_gflops:
+        return []
+    best_value, target = convert_throughput(best.gflops, unit), convert_throughput(target_gflops, unit)
+    return [
+        Level(round_value(best_value), f"best known {best_value:.{digits}f}"),
+        Level(round_value(target), f"{format_percent(target_gflops / best.gflops)} of the best known"),
+    ]
 
 
 def _convert_band(band: Band, unit: str) -> Band:
@@ -300,24 +301,21 @@ def _make_budget_charts(budget_parts: Mapping[str, BudgetParts], styles: LineSty
 
 def make_space_charts(spaces: Sequence[MeasuredSpace], unit: str) -> list[Chart]:
     """Return the charts of which knobs matter in each space, and of how good their values are."""
+    spaces_by_name = {space.space if len(spaces) > 1 else "": space for space in spaces}
     importance_views: dict[str, Spec] = {}
     value_views: dict[str, Spec] = {}
     pair_views: dict[str, Spec] = {}
-    for space in spaces:
-        name = space.space if len(spaces) > 1 else ""
+    for name, space in spaces_by_name.items():
         knobs = list(space.importances)
         if knobs:
             importance_views[name] = make_importance_chart(space.importances)
         for knob in knobs[:MAX_KNOBS]:
-            value_views[f"{name}: {knob}" if name else knob] = make_box_chart(
-                _round_rows(space.summarize_values(knob), unit), knob, unit
-            )
+            rows = _round_rows(space.summarize_values(knob), unit)
+            value_views[f"{name}: {knob}" if name else knob] = make_box_chart(rows, knob, unit)
         if len(knobs) > 1:
-            axes = {"other": knobs[1], "value": knobs[0]}
-            values_by_axis = {field: (knob, space.find_best_values(knob)) for field, knob in axes.items()}
-            pair_views[name] = make_heat_map(
-                _round_rows(space.summarize_values(knobs[0], knobs[1]), unit), values_by_axis, unit
-            )
+            rows = _round_rows(space.summarize_values(*knobs[:2]), unit)
+            values_by_knob = {knob: space.find_best_values(knob) for knob in knobs[:2]}
+            pair_views[name] = make_heat_map(rows, values_by_knob, unit)
     return [
         Chart(
             "importances",

@@ -482,14 +482,14 @@ def make_box_chart(rows: Sequence[DataRow], name: str, unit: str) -> Spec:
     }
 
 
-def make_heat_map(rows: Sequence[DataRow], axes: Mapping[str, tuple[str, Sequence[str]]], unit: str) -> Spec:
-    """Return a coloured cell for each pair of values. ``axes`` has the title and the values of each axis."""
-    x, y = [
-        {"field": field, "type": "nominal", "title": title, "sort": list(values)}
-        for field, (title, values) in axes.items()
+def make_heat_map(rows: Sequence[DataRow], values_by_knob: Mapping[str, Sequence[str]], unit: str) -> Spec:
+    """Return a coloured cell for each pair of values of two knobs: ``value`` of the first, and ``other``."""
+    y, x = [
+        {"field": field, "type": "nominal", "title": knob, "sort": list(values)}
+        for field, (knob, values) in zip(("value", "other"), values_by_knob.items(), strict=True)
     ]
     colour = {"field": "best", "type": "quantitative", "title": unit, "scale": {"scheme": "viridis", "zero": False}}
-    tooltip = [{"field": field, "title": title} for field, (title, _) in axes.items()]
+    tooltip = [{"field": axis["field"], "title": axis["title"]} for axis in (x, y)]
     tooltip += [{"field": column} for column in ("best", "median", "configs", "failed")]
     return {
         "data": {"values": rows},
