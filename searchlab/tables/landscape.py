@@ -157,6 +157,12 @@ def correlate(codes: Ints, fitness: Floats, line_numbers: Sequence[Ints]) -> tup
 
     Each ordered pair counts once, so a config counts once for each of its neighbours, as in a random walk.
     """
+    correlation = _correlate_neighbours(fitness, line_numbers)
+    return _correlate_sample(codes, fitness) if correlation is None else (1, correlation)
+
+
+def _correlate_neighbours(fitness: Floats, line_numbers: Sequence[Ints]) -> float | None:
+    """Return the correlation within all pairs of neighbours, or None if there are too few pairs."""
     pair_count = fitness_sum = square_sum = product_sum = 0.0
     for line in line_numbers:
         neighbour_counts = np.bincount(line)[line] - 1.0
@@ -164,10 +170,15 @@ def correlate(codes: Ints, fitness: Floats, line_numbers: Sequence[Ints]) -> tup
         fitness_sum += (neighbour_counts * fitness).sum()
         square_sum += (neighbour_counts * fitness**2).sum()
         product_sum += (np.bincount(line, fitness) ** 2).sum() - (fitness**2).sum()
-    if pair_count >= 2 * MIN_PAIRS:
-        mean = fitness_sum / pair_count
-        variance = square_sum / pair_count - mean**2
-        return 1, float((product_sum / pair_count - mean**2) / variance) if variance > 0 else 1.0
+    if pair_count < 2 * MIN_PAIRS:
+        return None
+    mean = fitness_sum / pair_count
+    variance = square_sum / pair_count - mean**2
+    return float((product_sum / pair_count - mean**2) / variance) if variance > 0 else 1.0
+
+
+def _correlate_sample(codes: Ints, fitness: Floats) -> tuple[int | None, float | None]:
+    """Return what :func:`correlate` does, from all pairs of at most :data:`MAX_SAMPLE` configs."""
     from scipy.spatial.distance import pdist
 
     indices = np.random.default_rng(0).permutation(len(codes))[:MAX_SAMPLE]
