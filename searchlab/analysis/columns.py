@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from enum import Flag, auto
+from itertools import permutations
 from typing import Any, Generic
 
 from ..records import FAILURES
 from ..stats.intervals import Interval
 from ..units import VALUES
+from .contrasts import Contrast, find_contrast
 from .measures import OverallStrategy, Row, StrategySummary
-from .runs import TARGET_FRACTION
+from .runs import RANDOM_POLICY, TARGET_FRACTION
+from .verdict import judge_contrast
 from .words import format_number
 
 
@@ -325,4 +328,42 @@ def make_rank_column(ranks: Mapping[str, float]) -> Column[Any]:
         meaning="The mean rank by area on each workload; 1 if it is best on all.",
         is_optional=True,
         digits=2,
+    )
+
+
+def add_test_columns(table: Table[Row], contrasts: Sequence[Contrast], ranks: Mapping[str, float] = {}) -> Table[Row]:
+    """Return the table of strategies, in which the outcomes of tests, and the average ``ranks``, follow the area."""
+    names = [row.strategy for row in table.rows]
+    verdict_by_strategy = {
+        name: judge_contrast(contrast) for name in names if (contrast := find_contrast(contrasts, name, RANDOM_POLICY))
+    }
+    tested = {name for contrast in contrasts if contrast.adjusted_p is not None for name in contrast.pair}
+    ahead = {pair for contrast in contrasts for pair in permutations(contrast.pair) if contrast.is_ahead(*pair)}
+    better = {name: [opponent for opponent in names if (name, opponent) in ahead] for name in tested}
+    worse = {name: [opponent for opponent in names if (opponent, name) in ahead] for name in tested}
+    columns = [
+        Column[Row](
+            "",
+            lambda row: verdict_by_strategy.get(row.strategy),
+            title="than\nrandom",
+            meaning="Whether it is significantly better or worse than random search.",
+            is_optional=True,
+        ),
+        _make_opponents_column("better", better),
+        _make_opponents_column("worse", worse),
+        make_rank_column(ranks),
+    ]
+    return table.insert(1, columns)
+
+
+def _make_opponents_column(word: str, opponents: Mapping[str, Sequence[str]]) -> Column[Any]:
+    """Return the column with the number of strategies than which each strategy is significantly better or worse."""
+    return Column(
+        "",
+        lambda row: len(opponents[row.strategy]) if row.strategy in opponents else None,
+        title=f"{word}\nthan",
+        meaning=f"The number of strategies than which it is significantly {word}; click it for their names.",
+        is_optional=True,
+        higher_is_better=word == "better",
+        list_names=lambda row: opponents.get(row.strategy, []),
     )

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.resources import files
-from itertools import permutations
 from typing import Any, NamedTuple
 
 import msgspec
@@ -24,13 +23,11 @@ from ...log.format import DEFAULT_CONFIG_MARKER, Header, version_spans
 from ...log.plan import read_study_copies
 from ...plugins import Plugin
 from ..charts.vegalite import COLOURS, Chart, LineStyles, bundle_javascript, extract_data
-from ..columns import Column, Table, Tables, make_rank_column
-from ..contrasts import Contrast, find_contrast
+from ..columns import Tables, add_test_columns
 from ..knobs import MeasuredSpace
-from ..measures import Row
-from ..runs import RANDOM_POLICY, BestProgram, ComparedRuns, LoggedRun, WorkloadRuns
+from ..runs import BestProgram, ComparedRuns, LoggedRun, WorkloadRuns
 from ..summary import Summary, WorkloadSummary
-from ..verdict import UNFINISHED_SENTENCE, judge_contrast
+from ..verdict import UNFINISHED_SENTENCE
 from ..words import counted, format_number, format_percent, format_ranges, listed, name_area
 
 WATCH_SCRIPT = "watch.js"  # the script of pages that are served
@@ -156,44 +153,6 @@ def find_best_programs(runs: WorkloadRuns) -> list[BestProgram]:
     ):
         best_by_strategy.setdefault(program.strategy, program)
     return list(best_by_strategy.values())
-
-
-def add_test_columns(table: Table[Row], contrasts: Sequence[Contrast], ranks: Mapping[str, float] = {}) -> Table[Row]:
-    """Return the table of strategies, in which the outcomes of tests, and the average ``ranks``, follow the area."""
-    names = [row.strategy for row in table.rows]
-    verdict_by_strategy = {
-        name: judge_contrast(contrast) for name in names if (contrast := find_contrast(contrasts, name, RANDOM_POLICY))
-    }
-    tested = {name for contrast in contrasts if contrast.adjusted_p is not None for name in contrast.pair}
-    ahead = {pair for contrast in contrasts for pair in permutations(contrast.pair) if contrast.is_ahead(*pair)}
-    better = {name: [opponent for opponent in names if (name, opponent) in ahead] for name in tested}
-    worse = {name: [opponent for opponent in names if (opponent, name) in ahead] for name in tested}
-    columns = [
-        Column[Row](
-            "",
-            lambda row: verdict_by_strategy.get(row.strategy),
-            title="than\nrandom",
-            meaning="Whether it is significantly better or worse than random search.",
-            is_optional=True,
-        ),
-        _make_opponents_column("better", better),
-        _make_opponents_column("worse", worse),
-        make_rank_column(ranks),
-    ]
-    return table.insert(1, columns)
-
-
-def _make_opponents_column(word: str, opponents: Mapping[str, Sequence[str]]) -> Column[Any]:
-    """Return the column with the number of strategies than which each strategy is significantly better or worse."""
-    return Column(
-        "",
-        lambda row: len(opponents[row.strategy]) if row.strategy in opponents else None,
-        title=f"{word}\nthan",
-        meaning=f"The number of strategies than which it is significantly {word}; click it for their names.",
-        is_optional=True,
-        higher_is_better=word == "better",
-        list_names=lambda row: opponents.get(row.strategy, []),
-    )
 
 
 def describe_most_important_knob(comparison: ComparedRuns) -> str:
