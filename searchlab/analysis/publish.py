@@ -213,7 +213,7 @@ def _make_entry(publication: Publication, comparison: Comparison) -> IndexEntry:
         verdicts = [workload_summary.verdict for workload_summary in summary.workloads]
         answers = [summary.overall.verdict] if summary.overall else verdicts
     runs = [run for workload_runs in comparison.runs.values() for run in workload_runs.runs]
-    measurement = dict(describe_measurement(runs))
+    measurement = describe_measurement(runs)
     workloads = counted(len(comparison.workloads), "workload")
     return IndexEntry(
         title=publication.title,

@@ -257,8 +257,8 @@ def _format_mapping(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{key} {value if isinstance(value, str) else json.dumps(value)}" for key, value in values.items())
 
 
-def describe_measurement(runs: Sequence[LoggedRun]) -> list[tuple[str, str]]:
-    """Return names and texts that describe how runs were measured, with all variants if their logs differ."""
+def describe_measurement(runs: Sequence[LoggedRun]) -> dict[str, str]:
+    """Return texts that describe how runs were measured, by title, with all variants if their logs differ."""
     headers = [run.log.header for run in runs]
     days = sorted({time.strftime("%Y-%m-%d", time.gmtime(header.created)) for header in headers if header.created})
     texts_by_name = {
@@ -272,7 +272,7 @@ def describe_measurement(runs: Sequence[LoggedRun]) -> list[tuple[str, str]]:
         "made on": [" to ".join(dict.fromkeys((days[0], days[-1])))] if days else [],
     }
     variants = {name: list(dict.fromkeys(filter(None, texts))) for name, texts in texts_by_name.items()}
-    return [(name, "; or ".join(texts)) for name, texts in variants.items() if texts]
+    return {name: "; or ".join(texts) for name, texts in variants.items() if texts}
 
 
 def _format_versions(run: LoggedRun) -> str:
