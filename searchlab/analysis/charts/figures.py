@@ -267,13 +267,13 @@ def _make_budget_charts(budget_parts: Mapping[str, BudgetParts], styles: LineSty
         styles: The styles of the lines.
     """
 
-    def draw_view(field: str, quantity: str, scale: float = 100.0, digits: int = 0, **look: Any) -> Spec:
+    def draw_view(field: str, quantity: str, scale: float = 100.0, digits: int = 0, **options: Any) -> Spec:
         x = 100 * (np.arange(PART_COUNT) + 0.5) / PART_COUNT
         lines = [
             _make_line(name, x, scale * getattr(parts, field), steps=False) for name, parts in budget_parts.items()
         ]
         rows = [row for line in lines for row in line]
-        return LineChart(rows, styles, "% of the budget", quantity, steps=False, digits=digits, **look).spec
+        return LineChart(rows, styles, "% of the budget", quantity, steps=False, digits=digits, **options).spec
 
     has_fill_ins = any(np.nansum(parts.fill_in_shares) for parts in budget_parts.values())  # not in older logs
     budget = Chart(

@@ -161,9 +161,9 @@ class Level(NamedTuple):
     name: str
 
 
-def make_layer(kind: str, encoding: Spec, **look: Any) -> Spec:
-    """Return a layer with marks of a kind, whose properties are ``look``."""
-    return {"mark": {"type": kind} | look, "encoding": encoding}
+def make_layer(kind: str, encoding: Spec, **properties: Any) -> Spec:
+    """Return a layer with marks of a kind, which have these ``properties``."""
+    return {"mark": {"type": kind} | properties, "encoding": encoding}
 
 
 # Lines
@@ -313,8 +313,8 @@ def _make_selection(name: str, label: str, options: Sequence[str]) -> Spec:
 def _make_shade(end: Level, start: float) -> Spec:
     x = {"datum": start, "type": "quantitative"}
     area = make_layer("rect", {"x": x, "x2": {"datum": end.value}}, color=GREY, opacity=0.12)
-    look = {"align": "left", "baseline": "bottom", "dx": 5, "dy": -4, "color": GREY}
-    label = make_layer("text", {"x": x, "y": {"value": "height"}}, text=end.name, **look)
+    text_properties = {"align": "left", "baseline": "bottom", "dx": 5, "dy": -4, "color": GREY}
+    label = make_layer("text", {"x": x, "y": {"value": "height"}}, text=end.name, **text_properties)
     return {"data": {"values": [{}]}, "layer": [area, label]}
 
 
@@ -466,9 +466,11 @@ def make_box_chart(rows: Sequence[DataRow], name: str, unit: str) -> Spec:
     columns = ("value", "configs", "failed", "worst", "lower", "median", "upper", "best")
     tooltip = [{"field": column} for column in columns]
 
-    def box(kind: str, start: str, end: str = "", **look: Any) -> Spec:
+    def box(kind: str, start: str, end: str = "", **properties: Any) -> Spec:
         encoding: Spec = {"y": y, "x": x | {"field": start}, "tooltip": tooltip}
-        return make_layer(kind, encoding | ({"x2": {"field": end}} if end else {}), color=GROUP_COLOURS[0], **look)
+        return make_layer(
+            kind, encoding | ({"x2": {"field": end}} if end else {}), color=GROUP_COLOURS[0], **properties
+        )
 
     return {
         "data": {"values": rows},
