@@ -171,9 +171,9 @@ class Summary(msgspec.Struct, frozen=True):
         The numbers of each seed are left out, since those are the numbers of the runs.
         """
         data: dict[str, Any] = msgspec.to_builtins(self)
-        for item in [*data["workloads"], data["overall"] or {}]:
-            item.pop("contrasts", None)
-            for row in item.get("strategies", []):
+        for fields in [*data["workloads"], data["overall"] or {}]:
+            fields.pop("contrasts", None)
+            for row in fields.get("strategies", []):
                 for value in row.values():
                     if isinstance(value, dict):
                         value.pop("by_seed", None)

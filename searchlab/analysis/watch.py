@@ -230,7 +230,7 @@ class WatchServer(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
     def _keep_up_to_date(self) -> None:
-        rendered_state: object = None
+        rendered_snapshot: object = None
         notes: list[str] = []
         next_time = 0.0
         report = ""
@@ -238,15 +238,15 @@ class WatchServer(ThreadingHTTPServer):
             if self.asked.is_set():
                 self.asked.clear()
                 self.progress.update()
-                state = self.progress.plan, self.progress.problem, self.progress.log_states
+                snapshot = self.progress.plan, self.progress.problem, self.progress.log_states
                 is_due = time.monotonic() >= next_time or not self.progress.is_running
-                if state != rendered_state and self.progress.has_begun and is_due:
-                    rendered_state, start = state, time.thread_time()
+                if snapshot != rendered_snapshot and self.progress.has_begun and is_due:
+                    rendered_snapshot, start = snapshot, time.thread_time()
                     report = f"{counted(self.progress.trials, 'trial')}, made at {time.strftime('%H:%M:%S')}"
                     self.lines = [str(self.progress), "A report is being prepared."]
                     notes = self._render()
                     next_time = time.monotonic() + max(MIN_REPORT_SECONDS, REST_RATIO * (time.thread_time() - start))
-                age = [f"This is the report on {report}."] if report and state != rendered_state else []
+                age = [f"This is the report on {report}."] if report and snapshot != rendered_snapshot else []
                 self.lines = [str(self.progress), *age, *notes]
             self._closed.wait(POLL_SECONDS)
 
@@ -274,8 +274,8 @@ class _Handler(BaseHTTPRequestHandler):
         server.asked.set()
         path, _, query = self.path.partition("?")
         if query == "progress":
-            state = {"version": server.version, "text": "\n".join(server.lines)}
-            self._answer(msgspec.json.encode(state), "application/json")
+            progress = {"version": server.version, "text": "\n".join(server.lines)}
+            self._answer(msgspec.json.encode(progress), "application/json")
         elif "." in path.rpartition("/")[2]:
             self.send_error(404)  # a browser's request for an icon
         else:

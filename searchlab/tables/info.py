@@ -90,7 +90,7 @@ class TableInfo:
 
     @property
     def failures(self) -> dict[str, int]:
-        return dict(Counter(str(r.failure) for r in self.log.records if r.failure).most_common())
+        return dict(Counter(str(record.failure) for record in self.log.records if record.failure).most_common())
 
     @property
     def failure_count(self) -> int:

@@ -326,7 +326,7 @@ class Conv2d(Product):
                 return ""
             return f":{letter}{value[0]}" if value[0] == value[1] else f":{letter}{value[0]}x{value[1]}"
 
-        sizes = "x".join(str(v) for v in (self.n, self.h, self.w, self.co, self.ci, self.kh, self.kw))
+        sizes = "x".join(str(size) for size in (self.n, self.h, self.w, self.co, self.ci, self.kh, self.kw))
         padding = f":p{'x'.join(map(str, self.all_padding))}" if any(self.excess) else format_pair("p", self.padding, 0)
         geometry = format_pair("s", self.stride, 1) + padding + format_pair("d", self.dilation, 1)
         return f"{sizes}{geometry}{f':g{self.groups}' if self.groups > 1 else ''}{self.suffix}"
