@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import compress
 from typing import Any, NamedTuple
@@ -68,7 +68,7 @@ def make_charts(summary: Summary, comparison: ComparedRuns) -> dict[str, dict[st
     workloads = [workload_summary.workload for workload_summary in summary.workloads]
     charts: dict[str, list[Chart]] = {workload: [] for workload in ("", *workloads)}
     if summary.overall:
-        charts[""] = make_overall_charts(summary.overall, workloads, comparison, styles)
+        charts[""] = make_overall_charts(summary.overall, comparison, styles)
     for workload_summary in summary.workloads:
         if workload_summary.strategies:
             workload = workload_summary.workload
@@ -78,8 +78,7 @@ def make_charts(summary: Summary, comparison: ComparedRuns) -> dict[str, dict[st
         main_charts = charts["" if summary.overall else workloads[0]]
         main_charts.insert(1, _make_difference_chart(contrasts, styles, scope))
     if len(workloads) > 1 and (differences := list_workload_differences(summary)):
-        groups = group_workloads(summary, comparison)
-        charts[""].append(_make_workload_chart(differences, workloads, groups, styles))
+        charts[""].append(_make_workload_chart(differences, group_workloads(comparison), styles))
     return {workload: _drop_empty_charts(workload_charts) for workload, workload_charts in charts.items()}
 
 
@@ -354,13 +353,11 @@ def _round_rows(rows: Sequence[DataRow], unit: str) -> list[DataRow]:
 # All workloads
 
 
-def make_overall_charts(
-    overall: Overall, workloads: Sequence[str], comparison: ComparedRuns, styles: LineStyles
-) -> list[Chart]:
+def make_overall_charts(overall: Overall, comparison: ComparedRuns, styles: LineStyles) -> list[Chart]:
     """Return the charts of the strategies that ran on every workload."""
     budget_parts = {}
     for row in overall.strategies:
-        parts_by_workload = [comparison[workload].strategies[row.strategy].budget_parts for workload in workloads]
+        parts_by_workload = [runs.strategies[row.strategy].budget_parts for runs in comparison.values()]
         budget_parts[row.strategy] = BudgetParts(*average_defined(np.array(parts_by_workload), axis=0))
     return _make_budget_charts(budget_parts, styles)
 
@@ -411,29 +408,28 @@ def list_workload_differences(summary: Summary) -> list[DataRow]:
     ]
 
 
-def group_workloads(summary: Summary, comparison: ComparedRuns) -> list[str]:
+def group_workloads(comparison: ComparedRuns) -> dict[str, str]:
     """Return the group of each workload: those of its kind, spaces and numbers of threads that differ."""
     properties = []
-    for workload_summary in summary.workloads:
-        headers = [run.log.header for run in comparison[workload_summary.workload].runs]
+    for workload_runs in comparison.values():
+        headers = [run.log.header for run in workload_runs.runs]
         thread_counts = sorted({int(header.target.get("num-cores", 1)) for header in headers})
         spaces = ", ".join(sorted({header.space_name for header in headers}))
         workload_kind = headers[0].workload.partition(":")[0]
         properties.append((workload_kind, spaces, ", ".join(counted(count, "thread") for count in thread_counts)))
     differs = [len(set(column)) > 1 for column in zip(*properties, strict=True)]
-    return [", ".join(compress(values, differs)) for values in properties]
+    groups = (", ".join(compress(values, differs)) for values in properties)
+    return dict(zip(comparison, groups, strict=True))
 
 
-def _make_workload_chart(
-    differences: Sequence[DataRow], workloads: Sequence[str], groups: Sequence[str], styles: LineStyles
-) -> Chart:
+def _make_workload_chart(differences: Sequence[DataRow], groups: Mapping[str, str], styles: LineStyles) -> Chart:
     """Return the chart of a strategy's differences from another on each workload, both of which the reader can choose.
 
     For ``differences`` and ``groups``, see :func:`list_workload_differences` and :func:`group_workloads`.
     """
     rows = [
         {"workload": number, "name": name, "link": f"#w{number}", "group": group}
-        for number, (name, group) in enumerate(zip(workloads, groups, strict=True))
+        for number, (name, group) in enumerate(groups.items())
     ]
     names = [
         name
@@ -444,7 +440,7 @@ def _make_workload_chart(
     strategies = sorted(names, key=lambda name: (name != styles.subject, styles.ranking.index(name)))
     if strategies[0] == references[0]:
         strategies = [*strategies[1:], strategies[0]]
-    y, colour = _make_name_axis(), _make_group_colours(groups)
+    y, colour = _make_name_axis(), _make_group_colours(groups.values())
     of_workload = {"data": {"values": rows}, "key": "workload", "fields": ["name", "link", "group"]}
     by_size = [{"field": field, "order": "descending"} for field in ("mean", "difference")]
     mean = {"x": {"field": "mean", "type": "quantitative"}, "y": y, "color": colour}
@@ -481,7 +477,7 @@ def _make_name_axis() -> Spec:
     return {"field": "name", "type": "nominal", "title": None, "sort": sort, "axis": axis}
 
 
-def _make_group_colours(groups: Sequence[str]) -> Spec:
+def _make_group_colours(groups: Collection[str]) -> Spec:
     names = sorted({*groups})
     legend = {"orient": "bottom", "columns": 2, "symbolOpacity": 1, "symbolLimit": 0}
     return {
