@@ -224,7 +224,7 @@ def _compare(comparison: ComparedRuns, claim: Claim, opponent: str) -> _ClaimRes
 def _covers(runs: StrategyRuns, claim: Claim) -> bool:
     """Return whether the runs cover the number of trials or seconds that the claim is about."""
     if claim.seconds is not None:
-        return all(run.end_reason or run.elapsed[-1] >= claim.seconds for run in runs.runs)
+        return all(run.end_reason or run.log.elapsed_seconds[-1] >= claim.seconds for run in runs.runs)
     return claim.trials is None or all(run.has_reached(claim.trials) for run in runs.compared_runs)
 
 

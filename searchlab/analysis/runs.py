@@ -136,11 +136,6 @@ class LoggedRun:
         return compute_gflops(self.lowest_costs, self.log.flops)
 
     @property
-    def elapsed(self) -> Floats:
-        """The seconds charged up to the end of each trial: shape (trials,)."""
-        return self.log.elapsed_seconds
-
-    @property
     def end_reason(self) -> str:
         """Why the run ended, as a clause, or "" if it can be continued."""
         if self.log.ended:
@@ -271,7 +266,7 @@ class StrategyRuns:
     @cached_property
     def elapsed(self) -> Floats:
         """The seconds charged up to the end of each trial, for the runs that are compared: shape (runs, horizon)."""
-        return pad_curves([run.elapsed for run in self.compared_runs], self.horizon)
+        return pad_curves([run.log.elapsed_seconds for run in self.compared_runs], self.horizon)
 
     @cached_property
     def budget_parts(self) -> BudgetParts:
