@@ -229,8 +229,10 @@ class StrategyRuns:
     @property
     def is_complete(self) -> bool:
         """Whether all runs have this number of trials, except those that ended earlier by themselves."""
-        counts_and_reasons = [(run.log.trial_count, run.end_reason) for run in self.runs]
-        return all(count == self.trials or (reason and count < self.trials) for count, reason in counts_and_reasons)
+        return all(
+            run.log.trial_count == self.trials or (run.end_reason and run.log.trial_count < self.trials)
+            for run in self.runs
+        )
 
     @cached_property
     def is_deterministic(self) -> bool:
@@ -308,7 +310,7 @@ def _classify_trials(run: LoggedRun, median_cost: float) -> Floats:
     return np.array([is_near, is_slow, is_failed, run.log.fill_in], dtype=np.float64)
 
 
-def average_defined(values: Floats, axis: int | tuple[int, ...] | None = None) -> Floats:
+def average_defined(values: Floats, axis: int | tuple[int, ...]) -> Floats:
     """Return the mean of the numbers that are not NaN, or NaN if there are none."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
