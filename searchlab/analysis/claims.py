@@ -34,23 +34,23 @@ from .verdict import DIGITS, name_workloads
 from .words import fill_template, listed
 
 _SENTENCE = """
-    {{ claim.strategy }} against {{ comparand.against }}
+    {{ claim.strategy }} against {{ result.opponent }}
     {%- if claim.trials is not none or claim.seconds is not none %} after
     {%- if claim.trials is not none %} {{ claim.trials | counted("trial") }}{% endif %}
     {%- if claim.trials is not none and claim.seconds is not none %} and{% endif %}
     {%- if claim.seconds is not none %} {{ "%g" | format(claim.seconds) }} s{% endif %}
     {%- endif %}:
-    {% if not comparand.workloads %}{{ note }}.{% else %}
+    {% if not difference.workloads %}{{ note }}.{% else %}
     {{- measure.title }}, {% if measure.is_ratio %}ratio{% else %}difference{% endif %}
-    {{ comparand.value | number(digits) }}
-    {%- if comparand.p is not none %}, 95 % interval {{ comparand.lower | number(digits) }} to
-    {{ comparand.upper | number(digits) }} (margin
+    {{ estimate.value | number(digits) }}
+    {%- if p is not none %}, 95 % interval {{ estimate.lower | number(digits) }} to
+    {{ estimate.upper | number(digits) }} (margin
     {% if measure.is_ratio %}{{ "%g" | format(100 * claim.margin) }} %{% else %}{{ "%g" | format(claim.margin) }}
-    {%- endif %}); {{ comparand.p | p_equals }} on {{ comparand.scope }}{% endif %};
-    better on {{ comparand.ahead }} of {{ comparand.workloads | counted("workload") }}, worse on {{ comparand.behind }};
-    {{ comparand.seeds | counted("seed") }}
-    {%- if comparand.unreached %}; {{ comparand.unreached | percent }} of the runs did not reach the target: their
-    budget counts{% endif %}. {% if comparand.p is none %}{{ note }}{% endif %}
+    {%- endif %}); {{ p | p_equals }} on {{ result.scope }}{% endif %};
+    better on {{ difference.ahead }} of {{ difference.workloads | counted("workload") }}, worse on
+    {{ difference.behind }}; {{ difference.pairs | counted("seed") }}
+    {%- if result.unreached %}; {{ result.unreached | percent }} of the runs did not reach the target: their
+    budget counts{% endif %}. {% if p is none %}{{ note }}{% endif %}
     {% endif %}
 """
 
@@ -256,8 +256,19 @@ def _pair_numbers(
 def _make_comparand(result: _ClaimResult, p: float | None) -> Comparand:
     """Return the comparison with the opponent, given its corrected p-value."""
     claim, difference, interval = result.claim, result.difference, result.answer.difference
-    estimate = _convert_to_measure(claim, interval)
-    comparand = Comparand(
+    measure, estimate = _MEASURES[claim.measure], _convert_to_measure(claim, interval)
+    sentence = fill_template(
+        _SENTENCE,
+        claim=claim,
+        result=result,
+        difference=difference,
+        measure=measure,
+        estimate=estimate,
+        digits=None if measure.is_ratio else DIGITS,
+        p=p,
+        note=result.note or interval.note,
+    )
+    return Comparand(
         against=result.opponent,
         verdict=_judge(claim, interval, p),
         value=estimate.value,
@@ -271,9 +282,8 @@ def _make_comparand(result: _ClaimResult, p: float | None) -> Comparand:
         behind=difference.behind,
         seeds=difference.pairs,
         unreached=result.unreached,
-        sentence="",
+        sentence=sentence,
     )
-    return msgspec.structs.replace(comparand, sentence=_write_sentence(claim, comparand, result.note or interval.note))
 
 
 def _judge(claim: Claim, interval: Interval, p: float | None) -> str:
@@ -304,16 +314,3 @@ def _convert_to_measure(claim: Claim, interval: Interval) -> Interval:
     if interval.lower is None or interval.upper is None:
         return Interval(math.exp(interval.value))
     return Interval(math.exp(interval.value), math.exp(interval.lower), math.exp(interval.upper))
-
-
-def _write_sentence(claim: Claim, comparand: Comparand, note: str) -> str:
-    """Return the numbers of a comparison as a sentence, which ends with ``note`` if there is no test."""
-    measure = _MEASURES[claim.measure]
-    return fill_template(
-        _SENTENCE,
-        claim=claim,
-        measure=measure,
-        digits=None if measure.is_ratio else DIGITS,
-        note=note,
-        comparand=comparand,
-    )
