@@ -216,7 +216,6 @@ def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary
     contrasts_by_workload: dict[str, list[Contrast]] = {workload: [] for workload in ("", *comparison)}
     for contrast in tests.correct(contrasts):
         contrasts_by_workload[contrast.workload].append(contrast)
-    overall_contrasts = contrasts_by_workload[""]
     workloads = [
         _summarize_workload(
             comparison[workload],
@@ -227,12 +226,14 @@ def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary
         )
         for workload, ranking in rankings.items()
     ]
-    main_contrasts = workloads[0].contrasts if len(workloads) == 1 else overall_contrasts
+    main_contrasts = contrasts_by_workload[workloads[0].workload if len(workloads) == 1 else ""]
     return Summary(
         target=TARGET_FRACTION,
         workloads=workloads,
         family=tests.describe(len(collect_p_values(contrasts)), late_pairs, name_area(by)),
-        overall=_summarize_all(comparison, rankings, strategies, overall_contrasts, tests) if strategies else None,
+        overall=_summarize_all(comparison, rankings, strategies, contrasts_by_workload[""], tests)
+        if strategies
+        else None,
         answers=answer_registered_contrasts(registered_pairs, main_contrasts, comparison),
         claims=judge_claims(comparison, claims),
         by=by,
