@@ -49,16 +49,14 @@ def read_runs(*where: Path, everything: bool = False, readings: bool = True, by:
     Warns:
         SearchlabWarning: If strategies were measured in different ways on a workload. They are not tested.
     """
-    budget_by_path: dict[Path, Budget] = {}
-    real_paths: set[str] = set()
+    logs_by_real_path: dict[str, tuple[Path, Budget]] = {}
     not_started_count = 0
     for source in where:
         source_logs, source_not_started_count = _find_logs(source, everything)
         not_started_count += source_not_started_count
         for path, budget in source_logs:
-            if (real_path := os.path.realpath(path)) not in real_paths:
-                real_paths.add(real_path)
-                budget_by_path[path] = budget
+            logs_by_real_path.setdefault(os.path.realpath(path), (path, budget))
+    budget_by_path = dict(logs_by_real_path.values())
     if not budget_by_path:
         raise SearchlabError("nothing to report on: pass a directory of logs, or a log (*.jsonl)")
     directory = where[0] if len(where) == 1 and where[0].is_dir() else None
