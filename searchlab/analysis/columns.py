@@ -137,13 +137,13 @@ def _make_interval_columns(name: str, attribute: str, **options: Any) -> list[Co
 
     The ``options`` are those of the column of the estimate.
     """
-    options = {
+    defaults: dict[str, Any] = {
         "tables": Tables.RANKINGS,
         "digits": 3,
         "higher_is_better": True,
         "format_suffix": lambda row: _format_interval(getattr(row, attribute)),
-    } | options
-    return [Column(name, _make_getter(attribute, "value"), **options), *_make_end_columns(name, attribute)]
+    }
+    return [Column(name, _make_getter(attribute, "value"), **(defaults | options)), *_make_end_columns(name, attribute)]
 
 
 def _make_target_columns(quantity: str, **options: Any) -> list[Column[Any]]:

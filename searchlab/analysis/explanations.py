@@ -117,7 +117,7 @@ def explain(loser: str, winner: str, comparison: Sequence[WorkloadRuns]) -> str:
     sentences = [
         fill_template(_LOSS, **facts),
         fill_template(_TRIALS, **facts) if trial_differences else "",
-        _describe_knob(*pairs[order[0]], len(pairs)),
+        _describe_knob(*pairs[int(order[0])], workload_count=len(pairs)),
     ]
     return " ".join(filter(None, sentences))
 
