@@ -78,7 +78,7 @@ def test_a_single_config_has_no_landscape(tmp_path: Path) -> None:
     assert complete.failures == 0 and complete.autocorrelation is not None and complete.autocorrelation > 0.3
     records = read_log(tmp_path / "a.jsonl")
     few = Landscape.from_log(replace(records, records=records.records[:1]), complete=False)
-    assert few.autocorrelation is None and few.rows() == {}
+    assert few.autocorrelation is None and few.describe() == {}
 
 
 def test_failures_are_a_share_of_all_and_outside_the_landscape(log: Log) -> None:
@@ -93,7 +93,7 @@ def test_the_landscape_is_on_the_card_and_in_the_facts(log: Log) -> None:
     info = TableInfo(log)
     assert info.to_json()["landscape"]["good_optima"] == info.landscape.good_optima
     card = (find_suite("v1").directory / "cards" / f"{TABLE}.md").read_text("utf-8")
-    assert all(f"| {title} | {text} |" in card for title, text in info.landscape.rows().items())
+    assert all(f"| {title} | {text} |" in card for title, text in info.landscape.describe().items())
 
 
 @pytest.mark.parametrize(("fraction", "text"), [(1.0, "100 %"), (0.997, "100 %"), (0.42, "42 %"), (0.0012, "0.12 %")])
