@@ -234,9 +234,7 @@ def tune(
             "the workload]."
         ),
     ] = None,
-    policy: Annotated[
-        str, Option(help="A policy from `searchlab list policies`; with options: `xgb,epsilon=0.2`.")
-    ] = DEFAULT_POLICY,
+    policy: parameters.PolicyName = DEFAULT_POLICY,
     option: parameters.PolicyOptions = None,
     trials: Annotated[
         int | None,
