@@ -250,9 +250,7 @@ def tune(
             f"first that has programs for a task is used [default: {', '.join(DEFAULT_SPACES)}].",
         ),
     ] = None,
-    policy: Annotated[
-        str, Option(help="The policy for every task, from `searchlab list policies`; with options: `xgb,epsilon=0.2`.")
-    ] = "evolutionary-model",
+    policy: parameters.PolicyName = "evolutionary-model",
     batch: parameters.BatchSize = 8,
     seed: parameters.RunSeed = 0,
     stop_after: parameters.StopAfter = None,

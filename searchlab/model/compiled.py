@@ -90,7 +90,7 @@ def compare_and_export(
     outputs = [list(iterate_arrays(virtual_machine[main_function](*inputs))) for virtual_machine in virtual_machines]
     difference = _compute_difference(*outputs)
     timers = [
-        virtual_machine.time_evaluator(main_function, device, min_repeat_ms=MIN_REPEAT_MS)
+        virtual_machine.time_evaluator(main_function, device, number=1, min_repeat_ms=MIN_REPEAT_MS)
         for virtual_machine in virtual_machines
     ]
     readings = [[float(timer(*inputs).mean) for timer in timers] for _ in range(TIMING_ROUNDS)]

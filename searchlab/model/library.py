@@ -139,7 +139,8 @@ class CompiledModel:
     def time(self, inputs: Sequence[Array]) -> list[float]:
         """Return the times of one execution in seconds, one for each of several rounds."""
         tensors = self._tensors(inputs)
-        timer = self._virtual_machine.time_evaluator(self.signature.function, self._device, min_repeat_ms=MIN_REPEAT_MS)
+        function, device = self.signature.function, self._device
+        timer = self._virtual_machine.time_evaluator(function, device, number=1, min_repeat_ms=MIN_REPEAT_MS)
         with lock_machine():
             return [float(timer(*tensors).mean) for _ in range(TIMING_ROUNDS)]
 

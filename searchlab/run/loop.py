@@ -18,7 +18,7 @@ import msgspec
 
 from ..costmodel import compute_scores
 from ..costmodel.features import use_extractor
-from ..costmodel.quality import ModelQuality, model_quality
+from ..costmodel.quality import ModelQuality, measure_quality
 from ..errors import InvalidConfig, SearchlabError, warn
 from ..foreign_code import note_interrupts
 from ..log.budget import UNLIMITED
@@ -335,7 +335,7 @@ class PolicyDriver:
             return None
         with self.cpu_account.charge_nothing():
             predicted_scores = cost_model.predict([trial.config for trial in batch])
-        return model_quality(
+        return measure_quality(
             predicted_scores,
             compute_scores(batch, cost_model.best),
             max(1, len(batch) // 4),

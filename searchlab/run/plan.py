@@ -29,7 +29,7 @@ from ..records import Trial
 from ..source import core_digest, source_digest
 from ..space import SPACES, Space
 from ..stats.random_search import RandomDraws
-from ..workload import WORKLOADS, Function, kind_of
+from ..workload import WORKLOADS, Function, split_workload_name
 from .strategy import SpaceChoice, Strategy
 from .warm_start import WarmStart
 
@@ -124,7 +124,7 @@ class Run:
         """The header for the run's log, without what only the measurer knows: its workers, and the optimum."""
         strategy, target, workload = self.strategy, self.space.target, self.space.workload
         computation = None
-        if kind_of(self.workload_name)[0] not in BUILTIN_WORKLOAD_KINDS:
+        if split_workload_name(self.workload_name)[0] not in BUILTIN_WORKLOAD_KINDS:
             with WORKLOADS.convert_errors(type(workload), "flops, unit, cluster or content"):
                 computation = Computation.from_workload(workload)
         machine = read_machine_facts(target.cores) if self.settings.exclusive else {}

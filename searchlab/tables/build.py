@@ -282,7 +282,7 @@ def _replace_times(log: Log, run: Run, passes: int, on_block: OnBlock) -> Log:
     timer = PassTimer(run.space, trials, passes, settings.repeat, run.seed, run.log_path.with_name("passes.jsonl"))
     with settings.make(run.space.target, {}) as measurer:
         timer.time(measurer, on_block)
-    readings_by_program = timer.readings_by_program()
+    readings_by_program = timer.collect_readings()
     records = [_replace_readings(record, readings_by_program.get(record.program)) for record in log.records]
     header = msgspec.structs.replace(log.header, passes=timer.summarize())
     return replace(log, header=header, records=tuple(records), final=None, ended=None)
