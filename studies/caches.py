@@ -133,7 +133,7 @@ class Model:
             function = FlatFunction(self.module[name])
             order = match_arguments(function, reference)
             assert order is not None
-            main = substitute_function(function.func, program, order).with_attr("global_symbol", "main")
+            main = substitute_function(function.func, program, order, {}).with_attr("global_symbol", "main")
             compiled[name] = compile_program(tvm.IRModule({"main": main}), self.target).jit()["main"]
         return compiled
 

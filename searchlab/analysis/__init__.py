@@ -1,10 +1,8 @@
 """The analysis of logs: convergence curves, summaries, verdicts, tables and charts. It does not need TVM."""
 
-from .comparison import Comparison, compare
-from .model import Summary
+from .comparison import Comparison, compare, report, report_directory
 from .read import read_runs
-from .report import report, report_directory
-from .summary import summarize
+from .summary import Summary, summarize
 from .terminal import summary_table
 
 __all__ = ["Comparison", "Summary", "compare", "read_runs", "report", "report_directory", "summarize", "summary_table"]

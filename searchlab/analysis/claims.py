@@ -14,6 +14,7 @@ from ..arrays import Floats
 from ..log.budget import UNLIMITED, Budget
 from ..log.plan import Claim
 from ..stats.inference import Answer, Difference, paired_difference
+from ..stats.intervals import Interval
 from ..stats.ranks import ALPHA
 from .contrasts import correct_family, pair_by_seed
 from .measures import (
@@ -28,34 +29,83 @@ from .measures import (
     measure_throughput,
     measure_trials_to_target,
 )
-from .model import ClaimVerdict, Comparand
 from .runs import TARGET_FRACTION, ComparedRuns, StrategyRuns, WorkloadRuns
 from .verdict import DIGITS, name_workloads
 from .words import fill_template, listed
 
 _SENTENCE = """
-    {{ claim.strategy }} against {{ comparand.against }}
+    {{ claim.strategy }} against {{ result.opponent }}
     {%- if claim.trials is not none or claim.seconds is not none %} after
     {%- if claim.trials is not none %} {{ claim.trials | counted("trial") }}{% endif %}
     {%- if claim.trials is not none and claim.seconds is not none %} and{% endif %}
     {%- if claim.seconds is not none %} {{ "%g" | format(claim.seconds) }} s{% endif %}
     {%- endif %}:
-    {% if not comparand.workloads %}{{ note }}.{% else %}
+    {% if not difference.workloads %}{{ note }}.{% else %}
     {{- measure.title }}, {% if measure.is_ratio %}ratio{% else %}difference{% endif %}
-    {{ comparand.value | number(digits) }}
-    {%- if comparand.p is not none %}, 95 % interval {{ comparand.lower | number(digits) }} to
-    {{ comparand.upper | number(digits) }} (margin
+    {{ estimate.value | number(digits) }}
+    {%- if p is not none %}, 95 % interval {{ estimate.lower | number(digits) }} to
+    {{ estimate.upper | number(digits) }} (margin
     {% if measure.is_ratio %}{{ "%g" | format(100 * claim.margin) }} %{% else %}{{ "%g" | format(claim.margin) }}
-    {%- endif %}); {{ comparand.p | p_equals }} on {{ comparand.scope }}{% endif %};
-    better on {{ comparand.ahead }} of {{ comparand.workloads | counted("workload") }}, worse on {{ comparand.behind }};
-    {{ comparand.seeds | counted("seed") }}
-    {%- if comparand.unreached %}; {{ comparand.unreached | percent }} of the runs did not reach the target: their
-    budget counts{% endif %}. {% if comparand.p is none %}{{ note }}{% endif %}
+    {%- endif %}); {{ p | p_equals }} on {{ result.scope }}{% endif %};
+    better on {{ difference.ahead }} of {{ difference.workloads | counted("workload") }}, worse on
+    {{ difference.behind }}; {{ difference.pairs | counted("seed") }}
+    {%- if result.unreached %}; {{ result.unreached | percent }} of the runs did not reach the target: their
+    budget counts{% endif %}. {% if p is none %}{{ note }}{% endif %}
     {% endif %}
 """
 
 WORST_FIRST = ("fails", "undecided", "untested", "holds")
 """The verdicts, starting with the one that has precedence if a claim has several opponents."""
+
+
+class Comparand(msgspec.Struct, frozen=True, kw_only=True, rename={"sentence": "says"}):
+    """The strategy that a claim is about, compared with one of its opponents.
+
+    Attributes:
+        against: The opponent.
+        verdict: As in :class:`ClaimVerdict`.
+        value: The mean difference (strategy minus opponent) or, if the measure has a unit, the mean ratio of the two.
+        lower, upper: The ends of the 95 % interval of ``value``, on which the verdict is based; None if there is none.
+        p: The p-value for the hypothesis of no difference, corrected for all tests of claims in the report.
+        scope: The workloads to which the interval and ``p`` apply: "workloads like these", "these kernels on other
+            devices" or, if there are too few workloads for either, only the compared ones ("these 3 workloads").
+        workloads: The number of workloads on which both ran. The strategy is better on ``ahead`` of these workloads,
+            the same on ``level``, and worse on ``behind``.
+        seeds: The number of pairs of runs on the workload with the fewest pairs.
+        unreached: The fraction of compared runs that did not reach the target; they count as using the whole budget.
+        sentence: A sentence that states these numbers.
+    """
+
+    against: str
+    verdict: str
+    value: float
+    lower: float | None
+    upper: float | None
+    p: float | None
+    scope: str
+    workloads: int
+    ahead: int
+    level: int
+    behind: int
+    seeds: int
+    unreached: float
+    sentence: str
+
+
+class ClaimVerdict(msgspec.Struct, frozen=True, kw_only=True, rename={"sentence": "says", "comparands": "against"}):
+    """A published claim, and the verdict on it.
+
+    Attributes:
+        claim: The claim, as in the study.
+        verdict: The first of ``fails``, ``undecided``, ``untested`` and ``holds`` that applies to any opponent.
+        sentence: The effect and its interval for the opponent that decides the verdict.
+        comparands: The comparison with each opponent.
+    """
+
+    claim: Claim
+    verdict: str
+    sentence: str
+    comparands: list[Comparand]
 
 
 class _Measure(NamedTuple):
@@ -174,7 +224,7 @@ def _compare(comparison: ComparedRuns, claim: Claim, opponent: str) -> _ClaimRes
 def _covers(runs: StrategyRuns, claim: Claim) -> bool:
     """Return whether the runs cover the number of trials or seconds that the claim is about."""
     if claim.seconds is not None:
-        return all(run.end_reason or run.elapsed[-1] >= claim.seconds for run in runs.runs)
+        return all(run.end_reason or run.log.elapsed_seconds[-1] >= claim.seconds for run in runs.runs)
     return claim.trials is None or all(run.has_reached(claim.trials) for run in runs.compared_runs)
 
 
@@ -206,13 +256,24 @@ def _pair_numbers(
 def _make_comparand(result: _ClaimResult, p: float | None) -> Comparand:
     """Return the comparison with the opponent, given its corrected p-value."""
     claim, difference, interval = result.claim, result.difference, result.answer.difference
-    value, lower, upper = _convert_to_measure(claim, interval.value, interval.lower, interval.upper)
-    comparand = Comparand(
+    measure, estimate = _MEASURES[claim.measure], _convert_to_measure(claim, interval)
+    sentence = fill_template(
+        _SENTENCE,
+        claim=claim,
+        result=result,
+        difference=difference,
+        measure=measure,
+        estimate=estimate,
+        digits=None if measure.is_ratio else DIGITS,
+        p=p,
+        note=result.note or interval.note,
+    )
+    return Comparand(
         against=result.opponent,
-        verdict=_judge(claim, difference.value, interval.lower, interval.upper, p),
-        value=value,
-        lower=lower,
-        upper=upper,
+        verdict=_judge(claim, interval, p),
+        value=estimate.value,
+        lower=estimate.lower,
+        upper=estimate.upper,
         p=p,
         scope=result.scope,
         workloads=difference.workloads,
@@ -221,13 +282,13 @@ def _make_comparand(result: _ClaimResult, p: float | None) -> Comparand:
         behind=difference.behind,
         seeds=difference.pairs,
         unreached=result.unreached,
-        sentence="",
+        sentence=sentence,
     )
-    return msgspec.structs.replace(comparand, sentence=_write_sentence(claim, comparand, result.note or interval.note))
 
 
-def _judge(claim: Claim, value: float, lower: float | None, upper: float | None, p: float | None) -> str:
-    """Return the verdict on one comparison, given the difference, in which higher is better, and its interval."""
+def _judge(claim: Claim, interval: Interval, p: float | None) -> str:
+    """Return the verdict on one comparison, given the difference, in which higher is better, with its interval."""
+    value, lower, upper = interval.value, interval.lower, interval.upper
     if lower is None or upper is None or p is None:
         return "untested"
     margin = math.log1p(claim.margin) if _MEASURES[claim.measure].is_ratio else claim.margin
@@ -238,29 +299,18 @@ def _judge(claim: Claim, value: float, lower: float | None, upper: float | None,
         is_two_sided = claim.relation == "level"  # a gain contradicts the claim, too
         holds = lower >= -margin and not (is_two_sided and upper > margin)
         fails = p <= ALPHA and (upper < -margin or (is_two_sided and lower > margin))
-    return "holds" if holds else "fails" if fails else "undecided"
+    if holds:
+        return "holds"
+    return "fails" if fails else "undecided"
 
 
-def _convert_to_measure(claim: Claim, *numbers: float | None) -> tuple[float, float | None, float | None]:
-    """Convert a difference in which higher is better, and its interval, to a difference or ratio of the measure."""
+def _convert_to_measure(claim: Claim, interval: Interval) -> Interval:
+    """Convert a difference in which higher is better, with its interval, to a difference or ratio of the measure."""
     measure = _MEASURES[claim.measure]
-    sign = 1 if measure.higher_is_better else -1
-    value, *ends = (
-        None if number is None else math.exp(sign * number) if measure.is_ratio else sign * number for number in numbers
-    )
-    assert value is not None
-    lower, upper = ends if sign > 0 else reversed(ends)
-    return value, lower, upper
-
-
-def _write_sentence(claim: Claim, comparand: Comparand, note: str) -> str:
-    """Return the numbers of a comparison as a sentence, which ends with ``note`` if there is no test."""
-    measure = _MEASURES[claim.measure]
-    return fill_template(
-        _SENTENCE,
-        claim=claim,
-        measure=measure,
-        digits=None if measure.is_ratio else DIGITS,
-        note=note,
-        comparand=comparand,
-    )
+    if not measure.higher_is_better:
+        interval = -interval
+    if not measure.is_ratio:
+        return interval
+    if interval.lower is None or interval.upper is None:
+        return Interval(math.exp(interval.value))
+    return Interval(math.exp(interval.value), math.exp(interval.lower), math.exp(interval.upper))

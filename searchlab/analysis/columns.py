@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from enum import Flag, auto
+from itertools import permutations
 from typing import Any, Generic
 
 from ..records import FAILURES
 from ..stats.intervals import Interval
 from ..units import VALUES
-from .measures import OverallStrategy, Row, StrategySummary, TargetTimes
-from .runs import TARGET_FRACTION
+from .contrasts import Contrast, find_contrast
+from .measures import OverallStrategy, Row, StrategySummary
+from .runs import RANDOM_POLICY, TARGET_FRACTION
+from .verdict import judge_contrast
 from .words import format_number
 
 
@@ -119,13 +122,53 @@ def make_table(rows: Sequence[Row], columns: Sequence[Column[Row]], tables: Tabl
     return Table(shown_columns if rows else [], rows)
 
 
+def _make_getter(attribute: str, part: str) -> Callable[[Any], Any]:
+    """Return a function that returns a part of a row's attribute, or None if the row has no such attribute."""
+    return lambda row: getattr(getattr(row, attribute), part, None)
+
+
+def _make_end_columns(name: str, attribute: str) -> list[Column[Any]]:
+    """Return the columns of the ends of an interval."""
+    return [Column(f"{name}_{end}", _make_getter(attribute, end)) for end in ("lower", "upper")]
+
+
+def _make_interval_columns(name: str, attribute: str, **options: Any) -> list[Column[Any]]:
+    """Return the columns of an estimate, after which tables show its interval, and of the ends of the interval.
+
+    The ``options`` are those of the column of the estimate.
+    """
+    defaults: dict[str, Any] = {
+        "tables": Tables.RANKINGS,
+        "digits": 3,
+        "higher_is_better": True,
+        "format_suffix": lambda row: _format_interval(getattr(row, attribute)),
+    }
+    return [Column(name, _make_getter(attribute, "value"), **(defaults | options)), *_make_end_columns(name, attribute)]
+
+
+def _make_target_columns(quantity: str, **options: Any) -> list[Column[Any]]:
+    """Return the columns of the trials or seconds to the target. The ``options`` are those of the median."""
+    attribute = f"{quantity}_to_target"
+    median = Column[StrategySummary](
+        f"{attribute}_median",
+        _make_getter(attribute, "median"),
+        title=f"{quantity}\nto {100 * TARGET_FRACTION:g} %",
+        tables=Tables.RANKINGS,
+        marks_best=True,
+        none_text="not reached",
+        **options,
+    )
+    return [median, *_make_end_columns(attribute, attribute)]
+
+
 def _format_interval(interval: Interval | None) -> str:
     """Format an interval as " [0.912, 0.934]". Returns an empty string if there is no interval."""
     return f" {interval.brackets()}".rstrip() if interval else ""
 
 
-def _format_censored(times: TargetTimes) -> str:
+def _format_censored(row: StrategySummary) -> str:
     """Return the number of seeds that reached the target, such as " (3 of 5)", or an empty string if all did."""
+    times = row.trials_to_target
     seed_count = len(times.by_seed)
     return "" if times.reached == seed_count else f" ({times.reached} of {seed_count})"
 
@@ -142,15 +185,13 @@ def _make_seconds_column(name: str, part: str, title: str) -> Column[StrategySum
     """Return a column of charged seconds; ``part`` is an attribute of ChargedSeconds."""
     return Column(
         name,
-        lambda row: getattr(row.seconds, part),
+        _make_getter("seconds", part),
         title=title,
         meaning="The seconds counted for all runs.",
         unit="s",
         tables=Tables.COSTS,
     )
 
-
-_GOAL = f"{100 * TARGET_FRACTION:g} %"
 
 RUN_COLUMNS: list[Column[StrategySummary]] = [
     Column("batch", lambda row: row.batch),
@@ -171,74 +212,42 @@ RUN_COLUMNS: list[Column[StrategySummary]] = [
         format_suffix=lambda row: "" if row.complete else "+",
     ),
     Column("complete", lambda row: row.complete),
-    Column(
+    *_make_interval_columns(
         "area_mean",
-        lambda row: row.area.value,
+        "area",
         title="mean area",
         meaning="Area under the convergence curve, as a fraction of the best known, over trials or, if seconds limit "
         "the runs, over seconds: mean over seeds, with its 95 % interval.",
-        tables=Tables.RANKINGS,
-        digits=3,
-        higher_is_better=True,
         marks_best=True,
-        format_suffix=lambda row: _format_interval(row.area),
     ),
-    Column("area_mean_lower", lambda row: row.area.lower),
-    Column("area_mean_upper", lambda row: row.area.upper),
 ]
 
 TARGET_COLUMNS: list[Column[StrategySummary]] = [
     Column("seeds_that_reached_target", lambda row: row.trials_to_target.reached),
-    Column(
-        "trials_to_target_median",
-        lambda row: row.trials_to_target.median,
-        title=f"trials\nto {_GOAL}",
+    *_make_target_columns(
+        "trials",
         meaning="Median trials to the target, and how many seeds reached it if not all did.",
         unit="trials",
-        tables=Tables.RANKINGS,
-        marks_best=True,
-        format_suffix=lambda row: _format_censored(row.trials_to_target),
-        none_text="not reached",
+        format_suffix=_format_censored,
     ),
-    Column("trials_to_target_lower", lambda row: row.trials_to_target.lower),
-    Column("trials_to_target_upper", lambda row: row.trials_to_target.upper),
-    Column(
-        "seconds_to_target_median",
-        lambda row: row.seconds_to_target.median,
-        title=f"seconds\nto {_GOAL}",
-        meaning="Median seconds to the target.",
-        unit="s",
-        tables=Tables.RANKINGS,
-        marks_best=True,
-        format_detail=lambda row: _format_censored(row.seconds_to_target),
-        none_text="not reached",
-    ),
-    Column("seconds_to_target_lower", lambda row: row.seconds_to_target.lower),
-    Column("seconds_to_target_upper", lambda row: row.seconds_to_target.upper),
-    Column("area_by_seconds_mean", lambda row: row.area_by_seconds and row.area_by_seconds.value),
-    Column("area_by_seconds_mean_lower", lambda row: row.area_by_seconds and row.area_by_seconds.lower),
-    Column("area_by_seconds_mean_upper", lambda row: row.area_by_seconds and row.area_by_seconds.upper),
+    *_make_target_columns("seconds", meaning="Median seconds to the target.", unit="s", format_detail=_format_censored),
+    *_make_interval_columns("area_by_seconds_mean", "area_by_seconds", tables=Tables.NONE),
 ]
 
 SCORE_COLUMNS: list[Column[StrategySummary]] = [
-    Column(
+    *_make_interval_columns(
         "score",
-        lambda row: row.score and row.score.value,
+        "score",
         title="score\n(of trials)",
         meaning="Mean over seeds of the score relative to random search in the same space, in log latency, over the "
         "trials shown next to it, with its 95 % interval; it ends where random search itself comes close to the best "
         "known program. Scores in different spaces are not comparable. Without a complete table, a space has scores "
         "only if there are four random draws for each compared trial.",
-        tables=Tables.RANKINGS,
         is_optional=True,
-        digits=3,
-        higher_is_better=True,
         marks_best=True,
         format_suffix=lambda row: f" ({row.score_first}-{row.score_trials})" if row.score else "",
         format_detail=lambda row: _format_interval(row.score),
     ),
-    Column("score_lower", lambda row: row.score and row.score.lower),
-    Column("score_upper", lambda row: row.score and row.score.upper),
     Column("score_first", lambda row: row.score_first),
     Column("score_trials", lambda row: row.score_trials),
 ]
@@ -290,34 +299,22 @@ def make_strategy_columns(unit: str = "GFLOPS") -> list[Column[StrategySummary]]
 
 
 OVERALL_COLUMNS: list[Column[OverallStrategy]] = [
-    Column(
+    *_make_interval_columns(
         "area_mean",
-        lambda row: row.area.value,
+        "area",
         title="mean area",
         meaning="Mean over workloads of the mean area under the curve over seeds, with its 95 % interval for these "
         "workloads.",
-        tables=Tables.RANKINGS,
-        digits=3,
-        higher_is_better=True,
         marks_best=True,
-        format_suffix=lambda row: _format_interval(row.area),
     ),
-    Column("area_mean_lower", lambda row: row.area.lower),
-    Column("area_mean_upper", lambda row: row.area.upper),
-    Column(
+    *_make_interval_columns(
         "score",
-        lambda row: row.score and row.score.value,
+        "score",
         title="score",
         meaning="Mean over workloads of the score relative to random search, with its 95 % interval for these "
         "workloads.",
-        tables=Tables.RANKINGS,
         is_optional=True,
-        digits=3,
-        higher_is_better=True,
-        format_suffix=lambda row: _format_interval(row.score),
     ),
-    Column("score_lower", lambda row: row.score and row.score.lower),
-    Column("score_upper", lambda row: row.score and row.score.upper),
 ]
 """The columns of strategies over all workloads."""
 
@@ -331,4 +328,42 @@ def make_rank_column(ranks: Mapping[str, float]) -> Column[Any]:
         meaning="The mean rank by area on each workload; 1 if it is best on all.",
         is_optional=True,
         digits=2,
+    )
+
+
+def add_test_columns(table: Table[Row], contrasts: Sequence[Contrast], ranks: Mapping[str, float] = {}) -> Table[Row]:
+    """Return the table of strategies, in which the outcomes of tests, and the average ``ranks``, follow the area."""
+    names = [row.strategy for row in table.rows]
+    verdict_by_strategy = {
+        name: judge_contrast(contrast) for name in names if (contrast := find_contrast(contrasts, name, RANDOM_POLICY))
+    }
+    tested = {name for contrast in contrasts if contrast.adjusted_p is not None for name in contrast.pair}
+    ahead = {pair for contrast in contrasts for pair in permutations(contrast.pair) if contrast.is_ahead(*pair)}
+    better = {name: [opponent for opponent in names if (name, opponent) in ahead] for name in tested}
+    worse = {name: [opponent for opponent in names if (opponent, name) in ahead] for name in tested}
+    columns = [
+        Column[Row](
+            "",
+            lambda row: verdict_by_strategy.get(row.strategy),
+            title="than\nrandom",
+            meaning="Whether it is significantly better or worse than random search.",
+            is_optional=True,
+        ),
+        _make_opponents_column("better", better),
+        _make_opponents_column("worse", worse),
+        make_rank_column(ranks),
+    ]
+    return table.insert(1, columns)
+
+
+def _make_opponents_column(word: str, opponents: Mapping[str, Sequence[str]]) -> Column[Any]:
+    """Return the column with the number of strategies than which each strategy is significantly better or worse."""
+    return Column(
+        "",
+        lambda row: len(opponents[row.strategy]) if row.strategy in opponents else None,
+        title=f"{word}\nthan",
+        meaning=f"The number of strategies than which it is significantly {word}; click it for their names.",
+        is_optional=True,
+        higher_is_better=word == "better",
+        list_names=lambda row: opponents.get(row.strategy, []),
     )

@@ -1,21 +1,23 @@
-"""Comparing runs from Python."""
+"""Comparing runs from Python, and writing reports on them."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ..errors import SearchlabError, did_you_mean, encodable
-from ..files import real_path, write_csv, write_file
+from ..files import real_path, resolve_inside, write_csv, write_file
 from ..log.columns import Columns
 from ..log.frames import make_study_frame
 from ..log.plan import Claim
+from ..log.read import LOG_SUFFIXES, read_header
 from ..log.result import Result
 from ..notebook import html_paragraphs, html_table
 from ..options import checks_arguments
@@ -23,11 +25,10 @@ from .charts.figures import make_charts
 from .charts.vegalite import Chart, Format, Spec, add_title, make_altair_chart, save_charts
 from .columns import Tables
 from .measures import AREA
-from .model import Summary, WorkloadSummary
 from .page.render import render_page
-from .read import group_runs, read_planned_claims, read_runs
+from .read import REPORT_DIR, group_runs, read_planned_claims, read_runs
 from .runs import By, ComparedRuns, list_strategies
-from .summary import summarize
+from .summary import Summary, summarize
 from .tables import COMPRESSED, make_number_tables
 from .words import counted
 
@@ -35,10 +36,11 @@ if TYPE_CHECKING:
     import altair as alt
     import pandas as pd
 
-T = TypeVar("T")
-
 Source = Result | str | Path | Iterable[Result | str | Path]
 """The arguments of :func:`compare`: a result, a log, a directory of logs, or several of these, such as Results."""
+
+DEFAULT_DIR = Path("results") / REPORT_DIR
+"""The default directory for a report on anything other than a single directory."""
 
 MAX_WORKLOADS = 12  # the number of workloads that a notebook shows by default
 
@@ -88,6 +90,75 @@ def compare(*what: Source | Mapping[str, Source], by: By | None = None) -> Compa
         raise SearchlabError("nothing to compare: pass results, logs, or directories of logs")
     named_logs = ((log, encodable(log.path.as_posix())) for _, log in labelled_logs.values())
     return Comparison(group_runs(named_logs, by=by))
+
+
+def report(
+    *where: str | Path,
+    out: str | Path | None = None,
+    everything: bool = False,
+    figures: Format | None = None,
+    by: By | None = None,
+) -> Summary:
+    """Compare the runs in logs, and write a page and data files.
+
+    - ``report.html``: the report as one page that needs no other files and no network.
+    - ``summary.json``, ``summary.csv``: the summary, with a row for each strategy on each workload.
+    - ``runs.csv.gz``: a row for each run, with the numbers by seed that ``summary.csv`` averages.
+    - ``contrasts.csv.gz``: a row for each pair of strategies and workload, with the mean difference in area. In rows
+      over all workloads, ``workload`` is empty, and the columns ``others_`` are about other workloads like these.
+    - ``overall.csv``: a row for each strategy over several workloads.
+    - ``published_claims.csv``: a row for each opponent in each published claim of the study.
+    - ``programs.csv.gz``: the best program of each run.
+    - ``importances.csv``: the importance of each knob on each workload, its number of values, and its value in the
+      fastest config.
+    - ``WORKLOAD-CHART.KIND``: each chart, if ``figures`` is the kind of file: pdf, svg or png.
+
+    Args:
+        *where: Logs, or directories in which all logs (``**/*.jsonl``, ``**/*.jsonl.gz``) are read. A log that is
+            passed twice counts once.
+        out: The directory to write to. By default, ``report`` in ``where`` if that is a single directory, and
+            ``results/report`` otherwise.
+        everything: Whether to report on all logs in a study's directory, rather than only on the runs and trials that
+            are currently part of the study.
+        figures: The format in which all charts are written to files. By default, they are only on the page.
+        by: Whether strategies are compared by the area over trials or over seconds. By default, over seconds if these
+            limit all runs.
+
+    Raises:
+        SearchlabError: If there are no logs, if a log is damaged, if logs are not comparable (see
+            :func:`~searchlab.analysis.read.read_runs`), or if the report cannot be written.
+    """
+    paths = [Path(path) for path in where]
+    directory = report_directory(*paths, out=out)
+    runs = read_runs(*paths, everything=everything, by=by)
+    comparison = Comparison(runs, read_planned_claims(*paths))
+    comparison.save(directory, figures=figures)
+    return comparison.summary
+
+
+def report_directory(*where: str | Path, out: str | Path | None = None) -> Path:
+    """Return the directory that :func:`report` writes to.
+
+    Raises:
+        SearchlabError: If ``out`` is None and the report would be written to a folder of tables, or by a link to a
+            different place.
+    """
+    if out is not None:
+        return Path(out)
+    if len(where) != 1 or not Path(where[0]).is_dir():
+        return DEFAULT_DIR
+    directory = Path(where[0])
+    for log in directory.iterdir():
+        with suppress(SearchlabError):  # unreadable logs have been reported
+            if log.name.endswith(LOG_SUFFIXES) and read_header(log).is_table:
+                break
+    else:
+        resolve_inside(directory / REPORT_DIR, directory)
+        return directory / REPORT_DIR
+    raise SearchlabError(
+        f"{directory} is a folder of tables, such as {log.name}; specify where to write the report with --out DIR (in "
+        f"Python, out=DIR)"
+    )
 
 
 def _read_logs(source: Any) -> Iterator[Columns]:
@@ -235,7 +306,7 @@ class Comparison:
         Without a workload, all workloads are plotted, each in a small chart.
         """
         if workload is not None or len(self.runs) == 1:
-            return self._plot(self._find_workload(workload).workload, "convergence", by)
+            return self._plot(self._find_workload(workload), "convergence", by)
         import altair as alt
 
         charts = [
@@ -247,22 +318,22 @@ class Comparison:
 
     def plot_importances(self, workload: object = None, *, space: str = "") -> alt.LayerChart:
         """Plot how much each knob matters. ``space`` is the name of the space if there are several."""
-        return self._plot(self._find_workload(workload).workload, "importances", space)
+        return self._plot(self._find_workload(workload), "importances", space)
 
     def plot_values(self, workload: object = None, *, knob: str = "") -> alt.LayerChart:
         """Plot the throughput of all measured configs by the value of a knob, by default the most important one.
 
         If there are several spaces, the names of knobs are ``"SPACE: KNOB"``.
         """
-        return self._plot(self._find_workload(workload).workload, "values", knob)
+        return self._plot(self._find_workload(workload), "values", knob)
 
     def plot_pairs(self, workload: object = None, *, space: str = "") -> alt.LayerChart:
         """Plot the throughput of the fastest config with each pair of values of the two most important knobs."""
-        return self._plot(self._find_workload(workload).workload, "pairs", space)
+        return self._plot(self._find_workload(workload), "pairs", space)
 
     def plot_models(self, workload: object = None, *, metric: str = "pairwise_accuracy") -> alt.LayerChart:
         """Plot how well cost models predicted each batch before they were trained on it."""
-        return self._plot(self._find_workload(workload).workload, "models", metric)
+        return self._plot(self._find_workload(workload), "models", metric)
 
     def plot_differences(self, reference: str | None = None) -> alt.LayerChart:
         """Plot each strategy's area under the curve minus that of a reference, over all workloads.
@@ -289,19 +360,19 @@ class Comparison:
         Without a workload, the areas are means over all workloads, if there are several. ``reference`` is as in
         :meth:`plot_differences`.
         """
-        return self._plot(self._find_workload_name(workload), "budget", AREA, reference=reference)
+        return self._plot(self._find_scope(workload), "budget", AREA, reference=reference)
 
     def plot_trials(self, workload: object = None, *, share: str = "near the best") -> alt.LayerChart:
         """Plot the share of trials that were "near the best", "slow", "failed" or "random fill-ins" in each eighth.
 
         Without a workload, the shares are means over all workloads, if there are several.
         """
-        return self._plot(self._find_workload_name(workload), "trials", share)
+        return self._plot(self._find_scope(workload), "trials", share)
 
     def save(self, out: str | Path, *, figures: Format | None = None) -> Path:
         """Write the report to the directory ``out`` and return the path of its page.
 
-        See :func:`~searchlab.analysis.report.report` for the files.
+        See :func:`report` for the files.
         """
         out = Path(out)
         write_file(out / "summary.json", msgspec.json.encode(self.summary.to_json()) + b"\n", under=out)
@@ -333,23 +404,22 @@ class Comparison:
             html += html_paragraphs([f"{hidden_count} more workloads are in strategies_frame()"])
         return html
 
-    def _find_workload(self, workload: object) -> WorkloadSummary:
-        summaries = {workload_summary.workload: workload_summary for workload_summary in self.summary.workloads}
-        if workload is None and len(summaries) != 1:
-            raise SearchlabError(f"there are {len(summaries)} workloads; specify one: {', '.join(summaries)}")
-        return _pick(summaries, next(iter(summaries)) if workload is None else str(workload), "workload")
+    def _find_workload(self, workload: object) -> str:
+        if workload is None and len(self.workloads) != 1:
+            raise SearchlabError(f"there are {len(self.workloads)} workloads; specify one: {', '.join(self.workloads)}")
+        return _check_name(self.workloads[0] if workload is None else str(workload), self.workloads, "workload")
 
-    def _find_workload_name(self, workload: object) -> str:
-        return "" if workload is None and self.summary.overall else self._find_workload(workload).workload
+    def _find_scope(self, workload: object) -> str:
+        """Return the name of the workload, or "" for all workloads if none is specified and they are compared."""
+        return "" if workload is None and self.summary.overall else self._find_workload(workload)
 
     def _plot(self, workload: str, key: str, view: str = "", **selected: str | None) -> alt.LayerChart:
         """Return a chart. ``selected`` contains the values that its parameters have at first, None for the default."""
         spec = self._find_spec(workload, key, view)
         params = []
         for param in spec.get("params", ()):
-            options = {option: option for option in param["bind"]["options"]}
-            value = _pick(options, selected.get(param["name"]) or param["value"], "strategy")
-            params.append(param | {"value": value})
+            value = selected.get(param["name"]) or param["value"]
+            params.append(param | {"value": _check_name(value, param["bind"]["options"], "strategy")})
         return make_altair_chart(spec | {"params": params})
 
     def _find_spec(self, workload: str, key: str, view: str = "") -> Spec:
@@ -365,7 +435,8 @@ class Comparison:
         return add_title(chart.views[view], workload, chart, view)
 
 
-def _pick(options: Mapping[str, T], name: str, noun: str) -> T:
-    if name not in options:
-        raise SearchlabError(f"this comparison contains no {noun} {name!r}{did_you_mean(name, options)}")
-    return options[name]
+def _check_name(name: str, names: Sequence[str], noun: str) -> str:
+    """Return ``name`` if it is among ``names``. Raises SearchlabError otherwise."""
+    if name not in names:
+        raise SearchlabError(f"this comparison contains no {noun} {name!r}{did_you_mean(name, names)}")
+    return name

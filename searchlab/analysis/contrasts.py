@@ -13,8 +13,10 @@ to spare (rank-sum test). This depends only on numbers of seeds, strategies and 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import cached_property
 from itertools import combinations, count
 from math import comb
@@ -24,7 +26,7 @@ import msgspec
 import numpy as np
 
 from ..arrays import Floats
-from ..stats.inference import Answer, paired_difference
+from ..stats.inference import Answer, Difference, paired_difference
 from ..stats.intervals import probability_of_improvement
 from ..stats.ranks import (
     ALPHA,
@@ -34,7 +36,6 @@ from ..stats.ranks import (
     round_to_largest,
     signed_rank_test,
 )
-from .model import Contrast, Family, TestKind
 from .runs import ComparedRuns
 from .words import fill_template, listed
 
@@ -60,6 +61,104 @@ _FAMILY = """
     {%- if late_pairs %} Added after runs had begun, and therefore not registered: {{ late_pairs }}. To register this,
     run the study again with a new --out.{% endif %}{% endif %}
 """
+
+
+class TestKind(StrEnum):
+    """How two strategies were tested, or why they were not; see :class:`Contrast`."""
+
+    __test__ = False  # pytest does not collect it
+
+    RANK_SUM = "rank-sum"
+    SIGNED_RANK = "signed-rank"
+    PAIRED_T = "paired-t"
+    OTHER_WORKLOADS = "workloads like these"  # the test for a claim about other workloads
+
+    SAME_RUNS = "one run"
+    DIFFERENT_MEASUREMENT = "measured in different ways"
+    NO_COMMON_SEED = "no seed in common"
+    ONE_COMMON_SEED = "one seed in common"
+    EQUAL_DIFFERENCES = "the same difference from every seed"
+
+
+class Contrast(msgspec.Struct, frozen=True, kw_only=True):
+    """The comparison of two strategies by the area under the curve.
+
+    Attributes:
+        workload: The workload, or "" for all workloads.
+        first: The first strategy.
+        second: The second strategy.
+        test: On one workload, "signed-rank", which pairs runs by seed, or "rank-sum", which does not. Over several
+            workloads, "paired-t", a test of the mean difference on these workloads. Otherwise, the reason why there is
+            no p-value: "one run" if one of the strategies yields the same run for every seed; "measured in different
+            ways" if their targets or protocols differ; or, over several workloads, "no seed in common" or "one seed in
+            common" (on at least one workload), or "the same difference from every seed".
+        runs: The number of pairs of runs or, for "rank-sum", of runs of the strategy with fewer runs.
+        difference: The mean difference in area over shared seeds, first minus second, with its 95 % interval for that
+            difference alone. Its p-values are corrected for all tests in their family; see :class:`Family`.
+        effect: What the test compares: the rank-biserial correlation or, for "paired-t", the mean difference. It is in
+            [-1, 1], and positive if ``first`` is better.
+        p: The two-sided p-value, not corrected.
+    """
+
+    workload: str = ""
+    first: str
+    second: str
+    test: TestKind
+    runs: int
+    difference: Difference
+    effect: float = 0.0
+    p: float | None = None
+
+    @property
+    def adjusted_p(self) -> float | None:
+        """The corrected p-value of ``test``, or None if there is no test."""
+        return self.difference.on_these.p
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        return self.first, self.second
+
+    @property
+    def is_significant(self) -> bool:
+        return self.adjusted_p is not None and self.adjusted_p <= ALPHA
+
+    def is_ahead(self, strategy: str, other: str) -> bool:
+        """Return whether ``strategy`` is significantly better than ``other``."""
+        return self.is_significant and (strategy, other) == (self.pair if self.effect > 0 else self.pair[::-1])
+
+    def reversed(self) -> Contrast:
+        """Return the comparison of the second strategy with the first."""
+        second, first = self.pair
+        opposite = {"effect": -self.effect, "difference": self.difference.reversed()}
+        return msgspec.structs.replace(self, first=first, second=second, **opposite)
+
+
+def find_contrast(contrasts: Iterable[Contrast], first: str, second: str) -> Contrast | None:
+    """Return the comparison of ``first`` with ``second``, or None if ``contrasts`` lacks this pair."""
+    for contrast in contrasts:
+        if {*contrast.pair} == {first, second}:
+            return contrast if contrast.first == first else contrast.reversed()
+    return None
+
+
+class Family(
+    msgspec.Struct,
+    frozen=True,
+    rename={"test_count": "tests", "registered_pairs": "registered", "late_pairs": "late", "description": "says"},
+):
+    """The tests in a report, whose p-values are corrected in two families: registered contrasts, and all others.
+
+    Attributes:
+        test_count: The number of tests.
+        registered_pairs: The pairs that the study registered before the runs; all others are exploratory.
+        late_pairs: The pairs that were added after runs had begun, which are therefore exploratory.
+        description: A description of the families in words.
+    """
+
+    test_count: int
+    registered_pairs: list[tuple[str, str]]
+    late_pairs: list[tuple[str, str]]
+    description: str
 
 
 class RankTest(NamedTuple):
@@ -152,17 +251,12 @@ class ReportTests:
     @cached_property
     def _test_counts(self) -> dict[bool, int]:
         """The number of tests that a test on one workload is corrected for, by whether its contrast is registered."""
-        pairs = {
-            is_registered: [
-                [pair for pair in tested_pairs if self.is_registered(*pair) == is_registered]
-                for tested_pairs in (self.on_workloads, self.over_all)
-            ]
-            for is_registered in (True, False)
-        }
-        on_workloads, over_all = pairs[True]
+        on_workloads = Counter(self.is_registered(*pair) for pair in self.on_workloads)
+        over_all = [pair for pair in self.over_all if self.is_registered(*pair)]
         # If there are tests on other workloads, they have half of the level.
         family_count = 2 if len(over_all) > len(set(over_all)) else 1
-        return {True: family_count * len(on_workloads), False: sum(map(len, pairs[False]))}
+        exploratory_over_all = len(self.over_all) - len(over_all)
+        return {True: family_count * on_workloads[True], False: on_workloads[False] + exploratory_over_all}
 
     def count_tests(self, first: str, second: str) -> int:
         """Return the number of tests that a test of this pair on one workload is corrected for, if all others fail."""
@@ -230,14 +324,14 @@ def collect_p_values(contrasts: Iterable[Contrast]) -> dict[Key, float]:
 
 
 def _with_p_values(contrast: Contrast, p: Mapping[Key, float]) -> Contrast:
-    on_these, on_others = (
-        replace(answer, p=p.get((contrast.workload, test, contrast.first, contrast.second)))
-        for test, answer in (
-            (contrast.test, contrast.difference.on_these),
-            (TestKind.OTHER_WORKLOADS, contrast.difference.on_others),
-        )
+    difference = contrast.difference
+    p_of_these = p.get((contrast.workload, contrast.test, *contrast.pair))
+    p_of_others = p.get((contrast.workload, TestKind.OTHER_WORKLOADS, *contrast.pair))
+    difference = replace(
+        difference,
+        on_these=replace(difference.on_these, p=p_of_these),
+        on_others=replace(difference.on_others, p=p_of_others),
     )
-    difference = replace(contrast.difference, on_these=on_these, on_others=on_others)
     return msgspec.structs.replace(contrast, difference=difference)
 
 
@@ -246,10 +340,11 @@ def correct_family(p: Mapping[K, float]) -> dict[K, float]:
     return dict(zip(p, holm(np.array(list(p.values()))).tolist(), strict=True))
 
 
-def find_registered_pairs(comparison: ComparedRuns) -> dict[tuple[str, str], bool]:
-    """Return the contrasts in the logs, in the study's order, and whether each was registered before the runs.
+def find_registered_pairs(comparison: ComparedRuns) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Return the contrasts in the logs that were registered before the runs, and those that were added later.
 
-    It was if it is in the logs of all runs of both strategies. Both strategies of a contrast use the same space.
+    A contrast was registered if it is in the logs of all runs of both strategies, which use the same space. Both lists
+    are in the study's order.
     """
     pairs_by_strategy: dict[str, list[list[tuple[str, str]]]] = {}  # the contrasts in the log of each run
     for workload_runs in comparison.values():
@@ -257,11 +352,15 @@ def find_registered_pairs(comparison: ComparedRuns) -> dict[tuple[str, str], boo
             prefix = run.strategy.removesuffix(run.log.header.name)
             pairs = [(prefix + first, prefix + second) for first, second in run.log.header.contrasts]
             pairs_by_strategy.setdefault(run.strategy, []).append(pairs)
-    is_registered_by_pair: dict[tuple[str, str], bool] = {}
-    for pair in (pair for log_pairs in pairs_by_strategy.values() for pairs in log_pairs for pair in pairs):
-        if pairs_by_strategy.keys() >= set(pair) and pair[::-1] not in is_registered_by_pair:
-            is_registered_by_pair[pair] = all(pair in pairs for name in pair for pairs in pairs_by_strategy[name])
-    return is_registered_by_pair
+    registered_pairs: list[tuple[str, str]] = []
+    late_pairs: list[tuple[str, str]] = []
+    for pair in dict.fromkeys(
+        pair for log_pairs in pairs_by_strategy.values() for pairs in log_pairs for pair in pairs
+    ):
+        if pairs_by_strategy.keys() >= set(pair) and pair[::-1] not in [*registered_pairs, *late_pairs]:
+            is_registered = all(pair in pairs for name in pair for pairs in pairs_by_strategy[name])
+            (registered_pairs if is_registered else late_pairs).append(pair)
+    return registered_pairs, late_pairs
 
 
 def _format_pairs(pairs: Sequence[tuple[str, str]]) -> str:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 import numpy as np
@@ -35,6 +35,21 @@ class MeasuredSpace:
     knobs: Mapping[str, Array]
     throughput: Floats
 
+    @classmethod
+    def from_costs(cls, space: str, costs: Mapping[bytes, Sequence[float]], flops: int) -> Self:
+        """Return the measured configs of the space called ``space``.
+
+        Args:
+            space: The name of the space.
+            costs: The costs in seconds of each config.
+            flops: The FLOPs of the workload.
+        """
+        configs: list[dict[str, Any]] = [msgspec.json.decode(config_json) for config_json in costs]
+        median_costs = np.array([np.median(config_costs) for config_costs in costs.values()])
+        names = dict.fromkeys(knob for config in configs for knob in config)
+        knobs = {knob: make_object_array([format_knob(config, knob) for config in configs]) for knob in names}
+        return cls(space, knobs, compute_gflops(median_costs, flops))
+
     @cached_property
     def importances(self) -> dict[str, float]:
         """The importance of each knob that has several values, as fractions of 1, largest first.
@@ -48,10 +63,8 @@ class MeasuredSpace:
         divergences = {}
         for knob, values in self.knobs.items():
             _, indices = np.unique(values, return_inverse=True)
-            density, fastest_density = (
-                estimate_density(np.bincount(value_indices, minlength=indices.max() + 1))
-                for value_indices in (indices, indices[is_fastest])
-            )
+            density = estimate_density(np.bincount(indices))
+            fastest_density = estimate_density(np.bincount(indices[is_fastest], minlength=len(density)))
             if len(density) > 1:
                 divergences[knob] = float(density @ (fastest_density / density - 1) ** 2)
         total = math.fsum(divergences.values())
@@ -96,28 +109,6 @@ def estimate_density(counts: Array) -> Floats:
     total, kernel_count = counts.sum(), np.count_nonzero(counts) + 1
     smoothed_counts = (counts + total / kernel_count) / (1 + len(counts) / kernel_count)
     return np.asarray((smoothed_counts + 1 / len(counts)) / (total + 1))
-
-
-def find_measured_spaces(costs: Mapping[tuple[str, bytes], Sequence[float]], flops: int) -> list[MeasuredSpace]:
-    """Return the spaces in which at least one config works, by name.
-
-    Args:
-        costs: The costs in seconds of each config in each space; see
-            :func:`~searchlab.analysis.runs.group_costs_by_config`.
-        flops: The FLOPs of the workload.
-    """
-    configs_by_space: dict[str, list[tuple[dict[str, Any], float]]] = {}
-    for (space, config_json), config_costs in costs.items():
-        median_cost = float(np.median(config_costs))
-        configs_by_space.setdefault(space, []).append((msgspec.json.decode(config_json), median_cost))
-    spaces = []
-    for space, configs in sorted(configs_by_space.items()):
-        throughput = compute_gflops(np.array([cost for _, cost in configs]), flops)
-        knob_names = dict.fromkeys(knob for config, _ in configs for knob in config)
-        knobs = {knob: make_object_array([format_knob(config, knob) for config, _ in configs]) for knob in knob_names}
-        if throughput.any():
-            spaces.append(MeasuredSpace(space, knobs, throughput))
-    return spaces
 
 
 def format_knob(config: Mapping[str, Any], knob: str) -> str:

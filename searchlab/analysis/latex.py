@@ -10,7 +10,8 @@ from pathlib import Path
 
 from ..files import write_file
 from .columns import Tables
-from .model import Summary, WorkloadSummary, find_contrast
+from .contrasts import find_contrast
+from .summary import Summary, WorkloadSummary
 from .verdict import format_signed
 from .words import format_p
 

@@ -114,11 +114,9 @@ class ChargedSeconds(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_runs(cls, runs: StrategyRuns) -> Self:
-        charged, parts = (
-            np.concatenate([getattr(run.log, name) for run in runs.runs]).T
-            for name in ("charged_seconds", "part_seconds")
-        )
-        sums = map(math.fsum, (charged.ravel().tolist(), *charged.tolist(), *parts.tolist()))
+        charged = np.concatenate([run.log.charged_seconds for run in runs.runs])
+        parts = np.concatenate([run.log.part_seconds for run in runs.runs])
+        sums = map(math.fsum, (charged.ravel(), *charged.T, *parts.T))
         return cls(*(seconds or None for seconds in sums))
 
 
@@ -150,11 +148,11 @@ def measure_seconds_to_target(runs: StrategyRuns) -> TargetTimes:
     return TargetTimes.from_values(convert_hits_to_seconds(hits, runs.elapsed))
 
 
-def _has_all_trials(runs: StrategyRuns) -> bool:
-    return all(
-        run.log.trial_count == runs.trials or (run.end_reason and run.log.trial_count < runs.trials)
-        for run in runs.runs
-    )
+def measure_score(runs: StrategyRuns) -> SeedMean | None:
+    """Return the score relative to random search in the same space, or None if the space has no scores."""
+    search = runs.workload.runs_by_space[runs.space].random_search
+    scores = search.scores(runs.lowest_costs) if search else None
+    return None if scores is None else SeedMean.from_values(scores, least=-math.inf)
 
 
 def _count_failures(runs: StrategyRuns) -> dict[str, int]:
@@ -219,7 +217,8 @@ class StrategySummary(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_runs(cls, runs: StrategyRuns) -> Self:
-        header, search = runs.header, runs.search
+        header, score = runs.header, measure_score(runs)
+        search = runs.workload.runs_by_space[runs.space].random_search if score else None
         return cls(
             strategy=runs.strategy,
             space=header.space.name,
@@ -230,15 +229,15 @@ class StrategySummary(msgspec.Struct, frozen=True, kw_only=True):
             interrupted=[run.seed for run in runs.interrupted_runs],
             one_run=runs.is_deterministic,
             trials=runs.trials,
-            trials_by_seed=runs.trial_counts,
-            complete=_has_all_trials(runs),
+            trials_by_seed=[run.log.trial_count for run in runs.runs],
+            complete=runs.is_complete,
             ended=sum(bool(run.end_reason) for run in runs.runs),
             area=measure_area(runs),
             best_gflops=measure_throughput(runs),
             trials_to_target=measure_trials_to_target(runs),
             seconds_to_target=measure_seconds_to_target(runs),
             area_by_seconds=measure_area_by_seconds(runs),
-            score=SeedMean.from_values(runs.scores, least=-math.inf) if runs.scores is not None else None,
+            score=score,
             score_first=search.first if search else None,
             score_trials=search.last if search else None,
             seconds=ChargedSeconds.from_runs(runs),

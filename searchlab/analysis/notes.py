@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from ..arrays import Array
 from ..log.reliability import find_largest_drift
 from .runs import LoggedRun, StrategyRuns, WorkloadRuns
 from .words import counted, fill_template, format_number, listed
@@ -36,7 +35,7 @@ def write_notes(workload_runs: WorkloadRuns, ranked_strategies: Sequence[Strateg
         *_note_different_lengths(workload_runs, ranked_strategies),
         *_note_untested_runs(workload_runs, ranked_strategies),
         *_note_different_seeds(workload_runs, ranked_strategies),
-        *write_measurement_notes(workload_runs.runs),
+        *write_measurement_notes(workload_runs),
     ]
 
 
@@ -125,19 +124,20 @@ def _note_different_seeds(workload_runs: WorkloadRuns, ranked_strategies: Sequen
         )
 
 
-def write_measurement_notes(runs: Sequence[LoggedRun]) -> list[str]:
+def write_measurement_notes(workload_runs: WorkloadRuns) -> list[str]:
     """Return sentences on how comparable the times in a workload's logs are.
 
     They report differences between the logs, machine drift, differences that the machine cannot resolve, whether the
     fastest trials were measured again, and for how many trials a table used the nearest config.
     """
+    runs = workload_runs.runs
     return [
         *_note_different_measurement(runs),
         *_note_different_conditions(runs),
         *_note_drift(runs),
-        *_note_resolution(runs),
+        *_note_resolution(workload_runs),
         *_note_finalists(runs),
-        *_note_nearest_configs(runs),
+        *_note_nearest_configs(workload_runs),
     ]
 
 
@@ -203,14 +203,14 @@ def _note_drift(runs: Sequence[LoggedRun]) -> Iterator[str]:
         yield fill_template(_DRIFT, run_count=len(large_drifts), total=len(drifts), log_name=run.log_name, ratio=ratio)
 
 
-def _note_resolution(runs: Sequence[LoggedRun]) -> Iterator[str]:
+def _note_resolution(workload_runs: WorkloadRuns) -> Iterator[str]:
     """Yield which strategies' best times differ from the fastest by less than the machine resolves."""
-    costs_by_strategy: dict[str, list[float]] = {}
-    for run in runs:
-        costs_by_strategy.setdefault(run.strategy, []).append(float(run.log.costs.min(initial=math.inf)))
-    medians = {strategy: float(np.median(costs)) for strategy, costs in costs_by_strategy.items()}
+    medians = {
+        strategy: float(np.median([run.log.costs.min(initial=math.inf) for run in runs]))
+        for strategy, runs in workload_runs.runs_by_strategy.items()
+    }
     fastest = min(medians, key=lambda strategy: medians[strategy])
-    resolutions = [run.log.header.machine.get("resolution") for run in runs]
+    resolutions = [run.log.header.machine.get("resolution") for run in workload_runs.runs]
     resolution = max((value for value in resolutions if isinstance(value, float)), default=0.0)
     if close := [strategy for strategy, cost in medians.items() if 1 < cost / medians[fastest] < 1 + resolution]:
         yield (
@@ -219,13 +219,10 @@ def _note_resolution(runs: Sequence[LoggedRun]) -> Iterator[str]:
         )
 
 
-def _note_nearest_configs(runs: Sequence[LoggedRun]) -> Iterator[str]:
-    nearest_by_strategy: dict[str, list[Array]] = {}
-    for run in runs:
-        nearest_by_strategy.setdefault(run.strategy, []).append(run.log.nearest)
+def _note_nearest_configs(workload_runs: WorkloadRuns) -> Iterator[str]:
     shares = []
-    for strategy, arrays in nearest_by_strategy.items():
-        is_nearest = np.concatenate(arrays)
+    for strategy, runs in workload_runs.runs_by_strategy.items():
+        is_nearest = np.concatenate([run.log.nearest for run in runs])
         if is_nearest.any():
             shares.append(f"{100 * int(is_nearest.sum()) / len(is_nearest):.1f} % of the trials of {strategy}")
     if shares:

@@ -142,7 +142,7 @@ def publish(
         entries = dict(sorted(entries.items(), key=lambda folder_and_entry: folder_and_entry[1].date, reverse=True))
         write_leaderboards(out)
         boards = [path.stem for path in sorted(out.glob(f"{LEADERBOARD_PREFIX}*.html"))]
-        _render(out / "index.html", title="Results", cards=entries, boards=boards)
+        _render(out / "index.html", "index", title="Results", entries=entries, boards=boards)
     except OSError as error:
         raise SearchlabError(f"cannot write the site {out}: {error.strerror}") from None
     return list(entries.values())
@@ -173,8 +173,10 @@ def _write(folder: Path, publication: Publication) -> Path:
     data_names = [name for name in digests if not name.startswith(f"{LOGS_NAME}/")]
     _render(
         folder / "index.html",
+        "result",
         title=entry.title,
-        card=entry,
+        entry=entry,
+        publication=publication,
         files=[(name, quote(name), filesize.decimal((folder / name).stat().st_size)) for name in data_names],
         logs=len(digests) - len(data_names),
         commands=[
@@ -182,10 +184,6 @@ def _write(folder: Path, publication: Publication) -> Path:
             f"sha256sum --check {SUMS_NAME}",
             *publication.commands,
         ],
-        cite=publication.cite,
-        about=publication.about,
-        source=publication.source,
-        verified=publication.verified,
         version=version("searchlab"),
         digest=hashlib.sha256(sums_text.encode()).hexdigest(),
         key=f"{publication.folder.lower()}-{entry.date[:4]}",
@@ -215,7 +213,7 @@ def _make_entry(publication: Publication, comparison: Comparison) -> IndexEntry:
         verdicts = [workload_summary.verdict for workload_summary in summary.workloads]
         answers = [summary.overall.verdict] if summary.overall else verdicts
     runs = [run for workload_runs in comparison.runs.values() for run in workload_runs.runs]
-    measurement = dict(describe_measurement(runs))
+    measurement = describe_measurement(runs)
     workloads = counted(len(comparison.workloads), "workload")
     return IndexEntry(
         title=publication.title,
@@ -234,6 +232,6 @@ def _read_entry(path: Path) -> IndexEntry:
         raise SearchlabError(f"{path} is damaged: {error}; remove its folder and publish the result again") from None
 
 
-def _render(path: Path, **fields: Any) -> None:
-    defaults: dict[str, Any] = {"card": None, "cards": {}, "boards": []}
-    write_file(path, make_environment().get_template("site.html.jinja").render(make_page_assets() | defaults | fields))
+def _render(path: Path, template: str, **fields: Any) -> None:
+    page = make_environment().get_template(f"{template}.html.jinja").render(make_page_assets() | fields)
+    write_file(path, page)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 
 from ..errors import SearchlabError, encodable, warn
@@ -48,16 +49,14 @@ def read_runs(*where: Path, everything: bool = False, by: By | None = None) -> C
     Warns:
         SearchlabWarning: If strategies were measured in different ways on a workload. They are not tested.
     """
-    budget_by_path: dict[Path, Budget] = {}
-    real_paths: set[str] = set()
+    logs_by_real_path: dict[str, tuple[Path, Budget]] = {}
     not_started_count = 0
     for source in where:
         source_logs, source_not_started_count = _find_logs(source, everything)
         not_started_count += source_not_started_count
         for path, budget in source_logs:
-            if (real_path := os.path.realpath(path)) not in real_paths:
-                real_paths.add(real_path)
-                budget_by_path[path] = budget
+            logs_by_real_path.setdefault(os.path.realpath(path), (path, budget))
+    budget_by_path = dict(logs_by_real_path.values())
     if not budget_by_path:
         raise SearchlabError("nothing to report on: pass a directory of logs, or a log (*.jsonl)")
     directory = where[0] if len(where) == 1 and where[0].is_dir() else None
@@ -123,12 +122,13 @@ def group_runs(
         is_limited = [log.ended is not None and log.ended.seconds is not None for _, log, _ in labelled_logs]
         by = "seconds" if is_limited and all(is_limited) else "trials"
     name_strategy = _make_strategy_namer([(workload, log) for workload, log, _ in labelled_logs])
+    all_runs = [
+        LoggedRun(workload, name_strategy(log), log, log_name, log_name in running)
+        for workload, log, log_name in labelled_logs
+    ]
     runs_by_workload: dict[str, dict[str, list[LoggedRun]]] = {}
-    for workload, log, log_name in sorted(
-        labelled_logs, key=lambda labelled: (labelled[0], name_strategy(labelled[1]))
-    ):
-        run = LoggedRun(workload, name_strategy(log), log, log_name, log_name in running)
-        runs_by_workload.setdefault(workload, {}).setdefault(run.strategy, []).append(run)
+    for run in sorted(all_runs, key=attrgetter("workload", "strategy")):
+        runs_by_workload.setdefault(run.workload, {}).setdefault(run.strategy, []).append(run)
     for strategies in runs_by_workload.values():
         for strategy, runs in strategies.items():
             _check_strategy(runs)

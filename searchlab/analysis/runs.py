@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from statistics import median_high
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -19,7 +20,7 @@ from ..log.format import Header
 from ..log.reliability import find_best_trial
 from ..stats.curves import Band, area_over_seconds, band_over_seconds, band_over_trials, compute_gflops
 from ..stats.random_search import EXACT_GAIN, RandomDraws, RandomSearch
-from .knobs import MeasuredSpace, find_measured_spaces
+from .knobs import MeasuredSpace
 
 RANDOM_POLICY = "random"
 """The policy relative to which all others are scored."""
@@ -135,11 +136,6 @@ class LoggedRun:
         return compute_gflops(self.lowest_costs, self.log.flops)
 
     @property
-    def elapsed(self) -> Floats:
-        """The seconds charged up to the end of each trial: shape (trials,)."""
-        return self.log.elapsed_seconds
-
-    @property
     def end_reason(self) -> str:
         """Why the run ended, as a clause, or "" if it can be continued."""
         if self.log.ended:
@@ -223,21 +219,26 @@ class StrategyRuns:
     def space(self) -> str:
         return self.runs[0].space
 
-    @property
-    def trial_counts(self) -> list[int]:
-        """The number of trials in each run."""
-        return [run.log.trial_count for run in self.runs]
-
     @cached_property
     def trials(self) -> int:
         """The strategy's number of trials; see :func:`count_common_trials`."""
-        return count_common_trials(self.runs) or max(self.horizon, _find_upper_median(self.trial_counts))
+        return count_common_trials(self.runs) or max(
+            self.horizon, _find_upper_median([run.log.trial_count for run in self.runs])
+        )
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all runs have this number of trials, except those that ended earlier by themselves."""
+        return all(
+            run.log.trial_count == self.trials or (run.end_reason and run.log.trial_count < self.trials)
+            for run in self.runs
+        )
 
     @cached_property
     def is_deterministic(self) -> bool:
         """Whether the strategy proposes the same configs for every seed, which does not show how runs vary."""
         configs = [run.log.configs for run in self.complete_runs]
-        return len(configs) > 1 and shared_prefix_length(configs) == min(map(len, configs))
+        return len(configs) > 1 and count_shared_configs(configs) == min(map(len, configs))
 
     @cached_property
     def complete_runs(self) -> list[LoggedRun]:
@@ -267,24 +268,13 @@ class StrategyRuns:
     @cached_property
     def elapsed(self) -> Floats:
         """The seconds charged up to the end of each trial, for the runs that are compared: shape (runs, horizon)."""
-        return pad_curves([run.elapsed for run in self.compared_runs], self.horizon)
-
-    @cached_property
-    def scores(self) -> Floats | None:
-        """The score of each run that is compared, shape (runs,), or None if runs in the space cannot be scored."""
-        search = self.workload.random_search_by_space.get(self.space)
-        return search.scores(self.lowest_costs) if search else None
-
-    @property
-    def search(self) -> RandomSearch | None:
-        """Random search in the strategy's space, or None if its runs have no scores."""
-        return None if self.scores is None else self.workload.random_search_by_space[self.space]
+        return pad_curves([run.log.elapsed_seconds for run in self.compared_runs], self.horizon)
 
     @cached_property
     def budget_parts(self) -> BudgetParts:
         """What the runs that are compared did in each part of the budget."""
         workload, horizon = self.workload, self.horizon
-        draws = workload.draws_by_space.get(self.space)
+        draws = workload.runs_by_space[self.space].draws
         median_cost = math.exp(draws.median) if draws else math.nan
         trials = np.tile(np.arange(float(horizon)), (len(self.compared_runs), 1))
         spent = self.elapsed if workload.is_by_seconds else trials
@@ -320,7 +310,7 @@ def _classify_trials(run: LoggedRun, median_cost: float) -> Floats:
     return np.array([is_near, is_slow, is_failed, run.log.fill_in], dtype=np.float64)
 
 
-def average_defined(values: Floats, axis: int | tuple[int, ...] | None = None) -> Floats:
+def average_defined(values: Floats, axis: int | tuple[int, ...]) -> Floats:
     """Return the mean of the numbers that are not NaN, or NaN if there are none."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
@@ -342,10 +332,10 @@ def count_common_trials(runs: Sequence[LoggedRun]) -> int:
 
 def _find_upper_median(counts: Collection[int]) -> int:
     """Return the largest number that at least half of ``counts`` reach, or 0 if there are none."""
-    return sorted(counts, reverse=True)[(len(counts) - 1) // 2] if counts else 0
+    return median_high(counts) if counts else 0
 
 
-def shared_prefix_length(config_lists: Sequence[Array]) -> int:
+def count_shared_configs(config_lists: Sequence[Array]) -> int:
     """Return the number of initial configs that runs share, in the same order, given the configs of each run."""
     for position, configs in enumerate(zip(*config_lists, strict=False)):
         if len(set(configs)) > 1:
@@ -398,6 +388,13 @@ class WorkloadRuns:
             name: [run for run in runs if run.log.trial_count] for name, runs in self.runs_by_strategy.items()
         }
         return {name: StrategyRuns(runs, self) for name, runs in non_empty_runs.items() if runs}
+
+    @cached_property
+    def is_finished(self) -> bool:
+        """Whether all runs on the workload are complete, and all runs of the study have begun."""
+        if self.empty_runs or self.not_started_count:
+            return False
+        return all(strategy_runs.is_complete for strategy_runs in self.strategies.values())
 
     @property
     def flops(self) -> int:
@@ -484,18 +481,16 @@ class WorkloadRuns:
         """
         if self.best_known:
             return self.best_known
-        succeeded = [run for run in self.runs if run.log.trial_count and run.curve[-1] > 0]
-        fastest = min((float(run.lowest_costs[-1]) for run in succeeded), default=math.inf)
+        is_resampled = any(run.log.header.measure.get("noise") for run in self.runs)
         optimum = find_least_optimum(self.runs)
-        if any(run.log.header.measure.get("noise") for run in self.runs):
-            costs = [float(np.median(config_costs)) for config_costs in group_costs_by_config(self.runs).values()]
-            optimum = optimum if math.isfinite(optimum) else min(costs, default=math.inf)
-            fastest = math.inf
-        if optimum < fastest:
-            return BestKnown(gflops=self.flops / optimum / 1e9, seconds=optimum)
-        if not math.isfinite(fastest):
-            return None
-        run = min(succeeded, key=lambda run: (-run.curve[-1], int(np.argmin(run.log.costs)), run.log_name))
+        if is_resampled and not math.isfinite(optimum):
+            costs_by_config = [group_costs_by_config(space_runs.runs) for space_runs in self.runs_by_space.values()]
+            medians = [float(np.median(costs)) for group in costs_by_config for costs in group.values()]
+            optimum = min(medians, default=math.inf)
+        runs = [] if is_resampled else [run for run in self.runs if run.log.trial_count and run.curve[-1] > 0]
+        run = min(runs, key=lambda run: (-run.curve[-1], int(np.argmin(run.log.costs)), run.log_name), default=None)
+        if run is None or optimum < run.lowest_costs[-1]:
+            return BestKnown(self.flops / optimum / 1e9, optimum) if math.isfinite(optimum) else None
         index = int(np.argmin(run.log.costs))
         return BestKnown(
             gflops=float(run.curve[-1]),
@@ -518,39 +513,18 @@ class WorkloadRuns:
         return TARGET_FRACTION * self.best.gflops if self.best else math.inf
 
     @cached_property
+    def runs_by_space(self) -> dict[str, SpaceRuns]:
+        """The runs in each space that have trials."""
+        strategies_by_space: dict[str, list[StrategyRuns]] = {}
+        for strategy_runs in self.strategies.values():
+            strategies_by_space.setdefault(strategy_runs.space, []).append(strategy_runs)
+        return {space: SpaceRuns(strategies, self.horizon) for space, strategies in strategies_by_space.items()}
+
+    @cached_property
     def spaces(self) -> list[MeasuredSpace]:
-        """The configs of each space that were measured."""
-        return find_measured_spaces(group_costs_by_config(self.runs), self.flops)
-
-    @cached_property
-    def draws_by_space(self) -> dict[str, RandomDraws]:
-        """The results of random draws in each space that has a complete table or runs of random search."""
-        draws_by_space: dict[str, RandomDraws] = {}
-        for space, strategies in self._strategies_by_space.items():
-            runs = [run for strategy_runs in strategies for run in strategy_runs.runs]
-            slowest = max(float(run.log.costs[np.isfinite(run.log.costs)].max(initial=0)) for run in runs)
-            if slowest and (draws := _estimate_draws(runs, self.horizon, slowest)):
-                draws_by_space[space] = draws
-        return draws_by_space
-
-    @cached_property
-    def random_search_by_space(self) -> dict[str, RandomSearch]:
-        """Random search in each space that has a complete table or :data:`DRAWS_PER_TRIAL` random draws per trial."""
-        searches: dict[str, RandomSearch] = {}
-        for space, draws in self.draws_by_space.items():
-            strategies = self._strategies_by_space[space]
-            runs = [run for strategy_runs in strategies for run in strategy_runs.runs]
-            is_exact = any(run.log.header.random for run in runs)
-            if (
-                not is_exact
-                and sum(run.log.trial_count for run in runs if run.is_random) < DRAWS_PER_TRIAL * self.horizon
-            ):
-                continue
-            best = min(*(float(run.lowest_costs[-1]) for run in runs), find_least_optimum(runs))
-            start = _find_upper_median(_count_shared_trials(strategies).values())
-            least_gain = EXACT_GAIN if is_exact else MEASURED_GAIN
-            searches[space] = RandomSearch.from_draws(draws, best, self.horizon, start, least_gain)
-        return searches
+        """The measured configs of each space in which at least one config works, by the names of the spaces."""
+        spaces = [space_runs.measured_space for _, space_runs in sorted(self.runs_by_space.items())]
+        return [space for space in spaces if space.throughput.any()]
 
     @cached_property
     def shared_random_start(self) -> tuple[int, list[str]]:
@@ -559,21 +533,82 @@ class WorkloadRuns:
         At least half of the strategies that begin like random search with the same seed share this number of trials. It
         is 0 if there are no such strategies. If there are several spaces, the smallest number counts.
         """
-        starts = []
-        for strategies in self._strategies_by_space.values():
-            trial_counts = {name: count for name, count in _count_shared_trials(strategies).items() if count}
-            if trials := _find_upper_median(trial_counts.values()):
-                names = [strategy_runs.strategy for strategy_runs in strategies if strategy_runs.runs[0].is_random]
-                names += [name for name, count in trial_counts.items() if count >= trials]
-                starts.append((trials, names))
-        return min((trials for trials, _ in starts), default=0), sorted(name for _, names in starts for name in names)
+        starts: list[int] = []
+        names: list[str] = []
+        for space_runs in self.runs_by_space.values():
+            trial_counts = {name: count for name, count in space_runs.shared_trial_counts.items() if count}
+            if start := _find_upper_median(trial_counts.values()):
+                starts.append(start)
+                names += [runs.strategy for runs in space_runs.strategies if runs.runs[0].is_random]
+                names += [name for name, count in trial_counts.items() if count >= start]
+        return min(starts, default=0), sorted(names)
+
+
+@dataclass(frozen=True)
+class SpaceRuns:
+    """The runs on a workload that search the same space.
+
+    Attributes:
+        strategies: The strategies, each with its runs.
+        horizon: The number of trials over which strategies are compared.
+    """
+
+    strategies: Sequence[StrategyRuns]
+    horizon: int
 
     @cached_property
-    def _strategies_by_space(self) -> dict[str, list[StrategyRuns]]:
-        strategies_by_space: dict[str, list[StrategyRuns]] = {}
-        for strategy_runs in self.strategies.values():
-            strategies_by_space.setdefault(strategy_runs.space, []).append(strategy_runs)
-        return strategies_by_space
+    def runs(self) -> list[LoggedRun]:
+        return [run for strategy_runs in self.strategies for run in strategy_runs.runs]
+
+    @cached_property
+    def measured_space(self) -> MeasuredSpace:
+        """The configs that were measured."""
+        run = self.runs[0]
+        return MeasuredSpace.from_costs(run.space, group_costs_by_config(self.runs), run.log.flops)
+
+    @cached_property
+    def draws(self) -> RandomDraws | None:
+        """The results of random search, from a complete table or estimated from all draws in the runs.
+
+        In the estimate, each config has its median cost, weighted by the number of runs that drew it, because a space
+        whose knobs depend on each other draws some configs more often than others. It is None if no draw works.
+        """
+        slowest = max(float(run.log.costs[np.isfinite(run.log.costs)].max(initial=0)) for run in self.runs)
+        if not slowest:
+            return None
+        if draws := [run.log.header.random for run in self.runs if run.log.header.random]:
+            return max(draws, key=lambda random: len(random.expected))
+        costs = list(group_costs_by_config([run for run in self.runs if run.is_random]).values())
+        sample = np.array([np.median(config_costs) for config_costs in costs])
+        if not np.isfinite(sample).any():
+            return None
+        draw_counts = np.array([float(len(config_costs)) for config_costs in costs])
+        return RandomDraws.from_costs(sample, self.horizon, draw_counts, slowest)
+
+    @cached_property
+    def random_search(self) -> RandomSearch | None:
+        """Random search, or None without a complete table or :data:`DRAWS_PER_TRIAL` random draws per trial."""
+        is_exact = any(run.log.header.random for run in self.runs)
+        draw_count = sum(run.log.trial_count for run in self.runs if run.is_random)
+        if self.draws is None or not (is_exact or draw_count >= DRAWS_PER_TRIAL * self.horizon):
+            return None
+        best = min(*(float(run.lowest_costs[-1]) for run in self.runs), find_least_optimum(self.runs))
+        start = _find_upper_median(self.shared_trial_counts.values())
+        return RandomSearch.from_draws(self.draws, best, self.horizon, start, EXACT_GAIN if is_exact else MEASURED_GAIN)
+
+    @cached_property
+    def shared_trial_counts(self) -> dict[str, int]:
+        """The number of initial trials that each strategy shares with random search for the same seeds."""
+        compared_runs = [run for strategy_runs in self.strategies for run in strategy_runs.compared_runs]
+        random_runs = {run.seed: run for run in compared_runs if run.is_random}
+        counts = {}
+        for strategy_runs in self.strategies:
+            pairs = [(run, random_runs[run.seed]) for run in strategy_runs.compared_runs if run.seed in random_runs]
+            if pairs and not strategy_runs.runs[0].is_random:
+                counts[strategy_runs.strategy] = min(
+                    count_shared_configs([run.log.configs, random_run.log.configs]) for run, random_run in pairs
+                )
+        return counts
 
 
 ComparedRuns = dict[str, WorkloadRuns]
@@ -585,47 +620,16 @@ def find_least_optimum(runs: Sequence[LoggedRun]) -> float:
     return min((run.log.header.optimum or math.inf for run in runs), default=math.inf)
 
 
-def _estimate_draws(runs: Sequence[LoggedRun], trials: int, slowest: float) -> RandomDraws | None:
-    """Return the results of random search, from a complete table or estimated from all draws in the runs.
-
-    In the estimate, each config has its median cost, weighted by the number of runs that drew it, because a space whose
-    knobs depend on each other draws some configs more often than others. Returns None if no draw works.
-    """
-    if draws := [run.log.header.random for run in runs if run.log.header.random]:
-        return max(draws, key=lambda random: len(random.expected))
-    costs = list(group_costs_by_config([run for run in runs if run.is_random]).values())
-    sample = np.array([np.median(config_costs) for config_costs in costs])
-    if not np.isfinite(sample).any():
-        return None
-    return RandomDraws.from_costs(
-        sample, trials, np.array([float(len(config_costs)) for config_costs in costs]), slowest
-    )
-
-
-def group_costs_by_config(runs: Sequence[LoggedRun]) -> dict[tuple[str, bytes], list[float]]:
-    """Return each config's costs in seconds over all trials in ``runs``, by space and config."""
-    costs: dict[tuple[str, bytes], list[float]] = {}
+def group_costs_by_config(runs: Sequence[LoggedRun]) -> dict[bytes, list[float]]:
+    """Return each config's costs in seconds over all trials in ``runs``, which search the same space."""
+    costs: dict[bytes, list[float]] = {}
     keys: dict[str, bytes] = {}
     for run in runs:
         for config, cost in zip(run.log.configs.tolist(), run.log.costs.tolist(), strict=True):
             if (key := keys.get(config)) is None:
                 key = keys[config] = msgspec.json.encode(msgspec.json.decode(config), order="sorted")
-            costs.setdefault((run.space, key), []).append(cost)
+            costs.setdefault(key, []).append(cost)
     return costs
-
-
-def _count_shared_trials(strategies: Sequence[StrategyRuns]) -> dict[str, int]:
-    """Return the number of initial trials that each strategy shares with random search for the same seeds."""
-    compared_runs = [run for strategy_runs in strategies for run in strategy_runs.compared_runs]
-    random_runs = {run.seed: run for run in compared_runs if run.is_random}
-    shared_trial_counts = {}
-    for strategy_runs in strategies:
-        pairs = [(run, random_runs[run.seed]) for run in strategy_runs.compared_runs if run.seed in random_runs]
-        if pairs and not strategy_runs.runs[0].is_random:
-            shared_trial_counts[strategy_runs.strategy] = min(
-                shared_prefix_length([run.log.configs, random_run.log.configs]) for run, random_run in pairs
-            )
-    return shared_trial_counts
 
 
 def list_strategies(comparison: ComparedRuns) -> list[str]:

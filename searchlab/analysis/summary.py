@@ -1,37 +1,193 @@
-"""Computing the numbers in a report: comparisons on each workload and over all workloads, and registered contrasts."""
+"""The summary of a report: comparisons on each workload and over all workloads, and answers to registered contrasts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
+from typing import Any
 
+import msgspec
 import numpy as np
 
 from ..log.plan import Claim
-from ..stats.inference import Answer, paired_difference
+from ..stats.inference import Answer, Difference, paired_difference
 from ..stats.ranks import average_ranks, round_to_largest
-from .claims import judge_claims
-from .contrasts import ReportTests, collect_p_values, compare_pairs, find_registered_pairs, pair_by_seed
-from .measures import OverallStrategy, StrategySummary, rank_over_all, sort_by_area
-from .model import (
+from .claims import ClaimVerdict, judge_claims
+from .columns import OVERALL_COLUMNS, Table, Tables, make_strategy_columns, make_table
+from .contrasts import (
     Contrast,
-    ContrastAnswer,
-    Explanation,
-    Overall,
-    Summary,
+    Family,
+    ReportTests,
     TestKind,
-    WorkloadSummary,
+    collect_p_values,
+    compare_pairs,
     find_contrast,
+    find_registered_pairs,
+    pair_by_seed,
 )
+from .explanations import Explanation, explain_contrast
+from .measures import OverallStrategy, StrategySummary, rank_over_all, sort_by_area
 from .notes import MEASUREMENT, write_notes
-from .runs import TARGET_FRACTION, By, ComparedRuns, StrategyRuns, WorkloadRuns
-from .verdict import UNFINISHED_SENTENCE, compare_leader, judge_contrast, write_answer, write_verdict
-from .why import describe_speedup, explain
+from .runs import TARGET_FRACTION, BestKnown, By, ComparedRuns, StrategyRuns, WorkloadRuns
+from .verdict import UNFINISHED_SENTENCE, Standing, compare_leader, judge_contrast, write_answer, write_verdict
 from .words import counted, name_area
 
 Ranking = Mapping[str, StrategySummary]
 """The strategies on a workload by name, largest mean area first."""
+
+
+class WorkloadSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The comparison of strategies on one workload.
+
+    Attributes:
+        workload: The name of the workload.
+        flops: The floating-point operations per execution; 10^9 if unknown.
+        unit: The unit of throughput; see :mod:`searchlab.units`.
+        cluster: See :attr:`searchlab.workload.Workload.cluster`.
+        horizon: The number of trials that every strategy has, and over which strategies are compared.
+        best: The best known program.
+        target_gflops: The throughput that counts as converged; None while nothing has succeeded.
+        strategies: The strategies, largest mean area first.
+        contrasts: The contrasts of all pairs of strategies.
+        standing: The comparison of the leading strategy with all others; None with fewer than two strategies.
+        verdict: The standing in words.
+        notes: Sentences on what the comparison leaves out, and on how comparable the times are.
+        explanations: If this is the only workload, explanations as in :class:`Overall`.
+    """
+
+    workload: str
+    flops: int
+    unit: str = "GFLOPS"
+    cluster: str = ""
+    horizon: int
+    best: BestKnown | None
+    target_gflops: float | None
+    strategies: list[StrategySummary]
+    contrasts: list[Contrast]
+    standing: Standing | None = None
+    verdict: str
+    notes: list[str]
+    explanations: list[Explanation] = []
+
+    def make_table(self, tables: Tables) -> Table[StrategySummary]:
+        """Return the table of strategies that ``tables`` selects."""
+        return make_table(self.strategies, make_strategy_columns(self.unit), tables)
+
+    @property
+    def by_strategy(self) -> dict[str, StrategySummary]:
+        return {row.strategy: row for row in self.strategies}
+
+
+class ContrastAnswer(msgspec.Struct, frozen=True, rename={"sentence": "says"}):
+    """The answer to one registered contrast: is ``first`` better than ``second``?
+
+    Attributes:
+        first: The first strategy.
+        second: The second strategy.
+        verdict: ``better`` or ``worse`` if a test is significant and agrees with the mean difference, which a test of
+            ranks may contradict; ``level`` if not and the interval is within the region of practical equivalence;
+            ``untested`` if there is no test; otherwise ``undecided``.
+        sentence: The effect, its interval, and p on these workloads and on workloads like these.
+        difference: The difference in area, ``first`` minus ``second``. Its p-values are corrected for all tests in the
+            report, but its intervals are not.
+        explanation: The difference in practice.
+    """
+
+    first: str
+    second: str
+    verdict: str
+    sentence: str
+    difference: Difference
+    explanation: Explanation
+
+
+class Overall(msgspec.Struct, frozen=True, kw_only=True):
+    """The comparison, over all workloads, of the strategies that ran on every workload.
+
+    Attributes:
+        workloads: The names of the workloads.
+        strategies: The strategies, largest mean area first.
+        contrasts: The contrasts of all pairs by area over shared seeds, tested for a difference on these workloads.
+        ranks: The average ranks by mean area on each workload; 1 for a strategy that is best everywhere.
+        standing: The comparison of the leading strategy with all others.
+        verdict: The standing in words.
+        explanations: The explanations of the differences from the leader, except in registered contrasts.
+    """
+
+    workloads: list[str]
+    strategies: list[OverallStrategy]
+    contrasts: list[Contrast]
+    ranks: dict[str, float]
+    standing: Standing
+    verdict: str
+    explanations: list[Explanation]
+
+    def make_table(self, tables: Tables) -> Table[OverallStrategy]:
+        """Return the table of strategies that ``tables`` selects."""
+        return make_table(self.strategies, OVERALL_COLUMNS, tables)
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """All numbers in a report.
+
+    Attributes:
+        target: The fraction of the best known throughput that counts as converged.
+        workloads: The comparison on each workload.
+        family: The report's tests.
+        overall: The comparison over all workloads. None for a single workload, or if no two strategies share a seed
+            on every workload.
+        answers: The answers to the registered contrasts, in the study's order.
+        claims: The published claims in the study, with their verdicts.
+        by: Whether the area by which strategies are compared is over trials or seconds.
+    """
+
+    target: float
+    workloads: list[WorkloadSummary]
+    family: Family
+    overall: Overall | None = None
+    answers: list[ContrastAnswer] = []
+    claims: list[ClaimVerdict] = []
+    by: By = "trials"
+
+    def __repr__(self) -> str:
+        strategies = {row.strategy for workload_summary in self.workloads for row in workload_summary.strategies}
+        return f"<Summary of {counted(len(strategies), 'strategy')} on {counted(len(self.workloads), 'workload')}>"
+
+    @property
+    def main(self) -> Overall | WorkloadSummary | None:
+        """The comparison over all workloads, or on the only workload."""
+        return self.workloads[0] if len(self.workloads) == 1 else self.overall
+
+    @property
+    def contrasts(self) -> list[Contrast]:
+        """The contrasts in :attr:`main` of strategies that have seeds in common."""
+        contrasts = self.main.contrasts if self.main else []
+        return [contrast for contrast in contrasts if contrast.difference.workloads]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the summary, without contrasts, as plain dicts, lists, strings and finite numbers, rounded.
+
+        The numbers of each seed are left out, since those are the numbers of the runs.
+        """
+        data: dict[str, Any] = msgspec.to_builtins(self)
+        for fields in [*data["workloads"], data["overall"] or {}]:
+            fields.pop("contrasts", None)
+            for row in fields.get("strategies", []):
+                for value in row.values():
+                    if isinstance(value, dict):
+                        value.pop("by_seed", None)
+        rounded: dict[str, Any] = _round(data)
+        return rounded
+
+
+def _round(data: Any) -> Any:
+    """Round all floats to six significant digits."""
+    if isinstance(data, dict):
+        return {key: _round(value) for key, value in data.items()}
+    if isinstance(data, list):
+        return [_round(value) for value in data]
+    return float(f"{data:.6g}") if isinstance(data, float) else data
 
 
 def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary:
@@ -44,63 +200,44 @@ def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary
     by: By = next((workload_runs.by for workload_runs in comparison.values()), "trials")
     rankings = {workload: _rank_strategies(workload_runs) for workload, workload_runs in comparison.items()}
     strategies, overall_contrasts = compare_over_all(comparison, rankings)
-    is_registered_by_pair = find_registered_pairs(comparison)
-    registered_pairs = [pair for pair, is_registered in is_registered_by_pair.items() if is_registered]
-    late_pairs = [pair for pair, is_registered in is_registered_by_pair.items() if not is_registered]
-    tests = _collect_tests(comparison, rankings, overall_contrasts, registered_pairs)
-    contrasts = overall_contrasts + [
-        contrast
-        for workload, ranking in rankings.items()
-        for contrast in _compare_strategies(comparison[workload], ranking, tests)
-    ]
+    registered_pairs, late_pairs = find_registered_pairs(comparison)
+    reasons_by_workload = {
+        workload: _find_reasons_for_no_test(comparison[workload], ranking) for workload, ranking in rankings.items()
+    }
+    tests = ReportTests(
+        [pair for reasons in reasons_by_workload.values() for pair, reason in reasons.items() if reason is None],
+        [(first, second) for _, _, first, second in collect_p_values(overall_contrasts)],
+        registered_pairs,
+    )
+    contrasts = list(overall_contrasts)
+    for workload, ranking in rankings.items():
+        areas = {name: row.area_by_seed for name, row in ranking.items()}
+        contrasts += compare_pairs(areas, reasons_by_workload[workload], tests.compute_level, workload)
     contrasts_by_workload: dict[str, list[Contrast]] = {workload: [] for workload in ("", *comparison)}
     for contrast in tests.correct(contrasts):
         contrasts_by_workload[contrast.workload].append(contrast)
-    is_finished = {workload: _is_finished(comparison[workload], ranking) for workload, ranking in rankings.items()}
     workloads = [
         _summarize_workload(
             comparison[workload],
             ranking,
             contrasts_by_workload[workload],
             tests,
-            is_unfinished=not is_finished[workload],
             is_only_workload=len(rankings) == 1,
         )
         for workload, ranking in rankings.items()
     ]
-    is_unfinished = not all(is_finished.values())
-    overall = (
-        _summarize_all(comparison, rankings, strategies, contrasts_by_workload[""], tests, is_unfinished=is_unfinished)
-        if strategies
-        else None
-    )
-    main_contrasts = workloads[0].contrasts if len(workloads) == 1 else contrasts_by_workload[""]
+    main_contrasts = contrasts_by_workload[workloads[0].workload if len(workloads) == 1 else ""]
     return Summary(
         target=TARGET_FRACTION,
         workloads=workloads,
         family=tests.describe(len(collect_p_values(contrasts)), late_pairs, name_area(by)),
-        overall=overall,
-        answers=answer_registered_contrasts(registered_pairs, main_contrasts, comparison, is_unfinished=is_unfinished),
+        overall=_summarize_all(comparison, rankings, strategies, contrasts_by_workload[""], tests)
+        if strategies
+        else None,
+        answers=answer_registered_contrasts(registered_pairs, main_contrasts, comparison),
         claims=judge_claims(comparison, claims),
         by=by,
     )
-
-
-def _collect_tests(
-    comparison: ComparedRuns,
-    rankings: Mapping[str, Ranking],
-    overall_contrasts: Sequence[Contrast],
-    registered_pairs: Sequence[tuple[str, str]],
-) -> ReportTests:
-    """Return the tests on each workload and over all workloads."""
-    pairs_on_workloads = [
-        pair
-        for workload, ranking in rankings.items()
-        for pair, reason in _find_reasons_for_no_test(comparison[workload], ranking).items()
-        if reason is None
-    ]
-    pairs_over_all = [(first, second) for _, _, first, second in collect_p_values(overall_contrasts)]
-    return ReportTests(pairs_on_workloads, pairs_over_all, registered_pairs)
 
 
 def _rank_strategies(workload_runs: WorkloadRuns) -> Ranking:
@@ -108,22 +245,7 @@ def _rank_strategies(workload_runs: WorkloadRuns) -> Ranking:
     return {row.strategy: row for row in rows}
 
 
-def _is_finished(workload_runs: WorkloadRuns, ranking: Ranking) -> bool:
-    """Return whether all runs on a workload are complete, and all runs of its study have begun."""
-    return not (workload_runs.empty_runs or workload_runs.not_started_count) and all(
-        row.complete for row in ranking.values()
-    )
-
-
 # --- one workload -----------------------------------------------------------------------------------------------------
-
-
-def _compare_strategies(workload_runs: WorkloadRuns, ranking: Ranking, tests: ReportTests) -> list[Contrast]:
-    """Return the contrasts of all pairs of strategies, with uncorrected p-values."""
-    areas = {name: row.area_by_seed for name, row in ranking.items()}
-    return compare_pairs(
-        areas, _find_reasons_for_no_test(workload_runs, ranking), tests.compute_level, workload_runs.workload
-    )
 
 
 def _find_reasons_for_no_test(workload_runs: WorkloadRuns, ranking: Ranking) -> dict[tuple[str, str], TestKind | None]:
@@ -150,7 +272,6 @@ def _summarize_workload(
     contrasts: list[Contrast],
     tests: ReportTests,
     *,
-    is_unfinished: bool,
     is_only_workload: bool,
 ) -> WorkloadSummary:
     """Summarise a workload, given its strategies and their corrected contrasts."""
@@ -168,7 +289,7 @@ def _summarize_workload(
         strategies=rows,
         contrasts=contrasts,
         standing=standing,
-        verdict=write_verdict(rows, standing, name_area(workload_runs.by), is_unfinished=is_unfinished),
+        verdict=write_verdict(rows, standing, name_area(workload_runs.by), is_finished=workload_runs.is_finished),
         notes=write_notes(workload_runs, [workload_runs.strategies[name] for name in ranking]),
         explanations=_explain_leader(rows[0].strategy, contrasts, tests, [workload_runs]) if has_explanations else [],
     )
@@ -247,16 +368,16 @@ def _summarize_all(
     strategies: list[OverallStrategy],
     contrasts: list[Contrast],
     tests: ReportTests,
-    *,
-    is_unfinished: bool,
 ) -> Overall:
     """Summarise all workloads, given the strategies that ran on each, in the order of rank, and corrected contrasts."""
-    area = name_area(next(iter(comparison.values())).by)
+    all_runs = list(comparison.values())
+    area = name_area(all_runs[0].by)
     names = [strategy.strategy for strategy in strategies]
     means = np.array([[rows[name].area.value for name in names] for rows in rankings.values()])
     standing = compare_leader(names[0], contrasts)
     over = f" across {counted(len(comparison), 'workload')}"
-    sentences = [write_verdict(strategies, standing, f"mean {area}", over, is_unfinished=is_unfinished)]
+    is_finished = all(workload_runs.is_finished for workload_runs in all_runs)
+    sentences = [write_verdict(strategies, standing, f"mean {area}", over, is_finished=is_finished)]
     if not tests.is_registered(*names[:2]):
         sentences.append(write_answer(contrasts[0], area))
     return Overall(
@@ -266,17 +387,11 @@ def _summarize_all(
         ranks=dict(zip(names, average_ranks(round_to_largest(means)).tolist(), strict=True)),
         standing=standing,
         verdict=" ".join(sentences),
-        explanations=_explain_leader(names[0], contrasts, tests, list(comparison.values())),
+        explanations=_explain_leader(names[0], contrasts, tests, all_runs),
     )
 
 
 # --- explanations and answers -----------------------------------------------------------------------------------------
-
-
-def _explain(contrast: Contrast, comparison: Sequence[WorkloadRuns]) -> Explanation:
-    loser, winner = contrast.pair[::-1] if contrast.difference.value > 0 else contrast.pair
-    why = explain(loser, winner, comparison) if contrast.is_significant else ""
-    return Explanation(describe_speedup(loser, winner, comparison), why)
 
 
 def _explain_leader(
@@ -284,7 +399,7 @@ def _explain_leader(
 ) -> list[Explanation]:
     """Explain the differences from the leader, except in registered contrasts, which are answered."""
     return [
-        _explain(contrast, comparison)
+        explain_contrast(contrast, comparison)
         for contrast in contrasts
         if contrast.first == leader and not tests.is_registered(*contrast.pair)
     ]
@@ -294,8 +409,6 @@ def answer_registered_contrasts(
     registered_pairs: Sequence[tuple[str, str]],
     contrasts: Sequence[Contrast],
     comparison: ComparedRuns,
-    *,
-    is_unfinished: bool,
 ) -> list[ContrastAnswer]:
     """Answer the registered contrasts, in the study's order.
 
@@ -304,9 +417,9 @@ def answer_registered_contrasts(
         contrasts: The corrected contrasts over all workloads, or on the only workload. Registered contrasts that are
             not among them, because a strategy did not run on every workload, are skipped.
         comparison: The runs.
-        is_unfinished: Whether some runs have not begun or ended yet.
     """
     all_runs = list(comparison.values())
+    is_finished = all(workload_runs.is_finished for workload_runs in all_runs)
     answers = []
     for first, second in registered_pairs:
         if contrast := find_contrast(contrasts, first, second):
@@ -316,9 +429,9 @@ def answer_registered_contrasts(
                     first=first,
                     second=second,
                     verdict=judge_contrast(contrast),
-                    sentence=f"{sentence} {UNFINISHED_SENTENCE}" if is_unfinished else sentence,
+                    sentence=sentence if is_finished else f"{sentence} {UNFINISHED_SENTENCE}",
                     difference=contrast.difference,
-                    explanation=_explain(contrast, all_runs),
+                    explanation=explain_contrast(contrast, all_runs),
                 )
             )
     return answers

@@ -11,10 +11,12 @@ import msgspec
 from msgspec.structs import astuple
 
 from ..log.plan import Claim
+from .claims import Comparand
 from .columns import OVERALL_COLUMNS, Column, make_strategy_columns
+from .contrasts import Contrast
 from .measures import Row, throughput_in_unit
-from .model import Comparand, Contrast, Summary
 from .runs import BestProgram, ComparedRuns
+from .summary import Summary
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -82,7 +84,7 @@ COMPRESSED = ("runs", "contrasts", "programs")  # the tables with a row for each
 
 
 def make_number_tables(summary: Summary, comparison: ComparedRuns) -> dict[str, NumberTable]:
-    """Return the tables that a report writes, by name; see :func:`~searchlab.analysis.report.report`."""
+    """Return the tables that a report writes, by name; see :func:`~searchlab.analysis.report`."""
     overall = summary.overall
     contrasts = [contrast for workload_summary in summary.workloads for contrast in workload_summary.contrasts]
     contrasts += overall.contrasts if overall else []
@@ -131,10 +133,11 @@ def make_program_rows(comparison: ComparedRuns) -> Iterator[list[Any]]:
     """Iterate over the rows of ``programs.csv.gz``: the best program of each run that found one."""
     for workload_runs in comparison.values():
         for program in (run.best_program for run in workload_runs.runs if run.best_program):
-            gflops, gflops_as_trial = (
-                throughput_in_unit(value, program.unit) for value in (program.gflops, program.gflops_as_trial)
+            program = msgspec.structs.replace(
+                program,
+                gflops=throughput_in_unit(program.gflops, program.unit),
+                gflops_as_trial=throughput_in_unit(program.gflops_as_trial, program.unit),
             )
-            program = msgspec.structs.replace(program, gflops=gflops, gflops_as_trial=gflops_as_trial)
             yield [_format_field(value) for value in astuple(program)]
 
 

@@ -13,9 +13,10 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from ..console import format_speed
+from .claims import ClaimVerdict
 from .columns import Column, Table, Tables, make_rank_column
 from .measures import Row
-from .model import ClaimVerdict, Summary, WorkloadSummary
+from .summary import Summary, WorkloadSummary
 
 MAX_STRATEGIES = 12  # the maximum number of strategies that the terminal shows by default
 MAX_SENTENCES = 3  # the maximum number of sentences that it shows below them

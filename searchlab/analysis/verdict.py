@@ -5,16 +5,17 @@ Each sentence is a template in which facts are filled in; tables and JSON contai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
+from enum import StrEnum
+from typing import Literal
 
 import msgspec
 
 from ..stats.inference import ROPE
 from ..stats.intervals import Interval
 from ..stats.ranks import ALPHA
-from .contrasts import ReportTests, count_seeds_needed
+from .contrasts import Contrast, ReportTests, count_seeds_needed
 from .measures import OverallStrategy, StrategySummary
-from .model import Contrast, Outcome, Standing
 from .words import fill_template, format_p, format_p_equation
 
 UNFINISHED_SENTENCE = "Some runs are not complete, so this may change."
@@ -27,6 +28,18 @@ WORDS = {
     "untested": "not tested against",
 }
 """The words for each verdict on a contrast, which follow "is" in a sentence."""
+
+
+class Outcome(StrEnum):
+    """What the tests of the leading strategy show."""
+
+    AHEAD = "ahead"  # it is better than every strategy that it was tested against
+    AHEAD_OF_SOME = "ahead of some"
+    UNDECIDED = "undecided"
+    TOO_FEW_SEEDS = "too few seeds"  # undecided, and no result with so few seeds would be significant
+    CONTRADICTED = "contradicted"  # another strategy is significantly better by ranks, although its mean is smaller
+    UNTESTED = "untested"
+
 
 _NO_WINNER = "No winner{% if strategy_count > 2 %} among {{ strategy_count }} strategies{% endif %}{{ over }}"
 STANDINGS = {
@@ -62,6 +75,38 @@ _EFFECT = """
 """
 
 
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """The comparison of the leading strategy with all others by area.
+
+    Attributes:
+        leader: The strategy with the largest mean area.
+        better: The strategies that are significantly better than the leader, with their corrected p-values.
+        behind: The strategies that are significantly worse.
+        undecided: The strategies that cannot be told apart from the leader.
+        untested: The remaining strategies, with the reason why there is no test; see :class:`Contrast`.
+        seeds: The smallest number of seeds (over all workloads: of runs) in the tests of ``undecided``.
+        seeds_needed: The number of seeds that a significant difference needs at least, or None if it is smaller.
+    """
+
+    leader: str
+    better: dict[str, float]
+    behind: dict[str, float]
+    undecided: dict[str, float]
+    untested: dict[str, str]
+    seeds: int
+    seeds_needed: int | None
+
+    @property
+    def outcome(self) -> Outcome:
+        if self.better:
+            return Outcome.CONTRADICTED
+        if self.behind:
+            return Outcome.AHEAD_OF_SOME if self.undecided else Outcome.AHEAD
+        if self.undecided:
+            return Outcome.TOO_FEW_SEEDS if self.seeds_needed else Outcome.UNDECIDED
+        return Outcome.UNTESTED
+
+
 def compare_leader(leader: str, contrasts: Sequence[Contrast], tests: ReportTests | None = None) -> Standing:
     """Compare the leading strategy with the others by area.
 
@@ -76,9 +121,12 @@ def compare_leader(leader: str, contrasts: Sequence[Contrast], tests: ReportTest
     for name, contrast in by_opponent.items():
         if contrast.adjusted_p is None:
             untested[name] = contrast.test
-            continue
-        group = behind if contrast.is_ahead(leader, name) else better if contrast.is_ahead(name, leader) else undecided
-        group[name] = contrast.adjusted_p
+        elif contrast.is_ahead(leader, name):
+            behind[name] = contrast.adjusted_p
+        elif contrast.is_ahead(name, leader):
+            better[name] = contrast.adjusted_p
+        else:
+            undecided[name] = contrast.adjusted_p
     runs = min((by_opponent[name].runs for name in undecided), default=0)
     test_counts = [tests.count_tests(leader, name) for name in undecided] if tests else []
     minimum = count_seeds_needed(ALPHA / min(test_counts)) if test_counts else 0
@@ -107,9 +155,9 @@ def write_standing(standing: Standing, area: str, over: str = "") -> str:
         area=area,
         over=over,
         strategy_count=len(strategies),
-        p_better=_format_p_values(standing.better, max),
-        p_behind=_format_p_values(standing.behind, max),
-        p_undecided=_format_p_values(standing.undecided, min),
+        p_better=_format_limit(standing.better.values(), "most"),
+        p_behind=_format_limit(standing.behind.values(), "most"),
+        p_undecided=_format_limit(standing.undecided.values(), "least"),
         **msgspec.structs.asdict(standing),
     )
     opponents_by_reason: dict[str, list[str]] = {}
@@ -122,11 +170,12 @@ def write_standing(standing: Standing, area: str, over: str = "") -> str:
     return " ".join([sentence, *reasons])
 
 
-def _format_p_values(p: Mapping[str, float], bound: Callable[[Collection[float]], float]) -> str:
-    """Format the largest or smallest of the corrected p-values."""
-    value = bound(p.values()) if p else 1.0
-    is_exact = len(set(p.values())) == 1 or value < 0.001
-    return format_p_equation(value) if is_exact else f"p at {'most' if bound is max else 'least'} {format_p(value)}"
+def _format_limit(p_values: Collection[float], limit: Literal["most", "least"]) -> str:
+    """Format the largest or smallest of corrected p-values, as in "p at most 0.02"."""
+    value = (max if limit == "most" else min)(p_values, default=1.0)
+    if len(set(p_values)) == 1 or value < 0.001:
+        return format_p_equation(value)
+    return f"p at {limit} {format_p(value)}"
 
 
 def write_verdict(
@@ -135,7 +184,7 @@ def write_verdict(
     area: str,
     over: str = "",
     *,
-    is_unfinished: bool,
+    is_finished: bool,
 ) -> str:
     """Return the verdict: the leader's standing by area, and the mean areas of the first two strategies.
 
@@ -144,7 +193,7 @@ def write_verdict(
         standing: The leader's standing, or None if there is only one strategy.
         area: The name of the area by which strategies are compared.
         over: A phrase such as " across 3 workloads".
-        is_unfinished: Whether some runs have not begun or ended yet.
+        is_finished: Whether all runs have ended.
     """
     if not rows:
         return "No trials have been measured yet."
@@ -154,7 +203,7 @@ def write_verdict(
         return f"{rows[0].strategy} is the only strategy here: there is nothing to compare it with."
     areas = ", ".join(f"{row.strategy} {row.area.text()}" for row in rows[:2])
     sentences = [write_standing(standing, area, over), f"Mean {area.removeprefix('mean ')}: {areas}."]
-    return " ".join([*sentences, UNFINISHED_SENTENCE] if is_unfinished else sentences)
+    return " ".join(sentences if is_finished else [*sentences, UNFINISHED_SENTENCE])
 
 
 def format_effect(difference: Interval) -> str:
@@ -164,7 +213,7 @@ def format_effect(difference: Interval) -> str:
 
 
 def judge_contrast(contrast: Contrast) -> str:
-    """Return the ``verdict`` of a :class:`~searchlab.analysis.model.ContrastAnswer`."""
+    """Return the ``verdict`` of a :class:`~searchlab.analysis.summary.ContrastAnswer`."""
     difference = contrast.difference
     p_values = [answer.p for answer in (difference.on_these, difference.on_others) if answer.p is not None]
     if not p_values:

@@ -156,7 +156,7 @@ class StudyProgress:
         ]
 
     def _find_state(self, run: PlannedRun) -> _LogState:
-        path, previous = self.directory / run.log, self.log_states.get(run.log)
+        path = self.directory / run.log
         try:
             if not path.exists():
                 path = path.with_name(f"{path.name}.gz")
@@ -164,16 +164,19 @@ class StudyProgress:
         except (OSError, ValueError):  # a plan may contain any name
             return _LogState(RunStatus(run))
         stamp = stat.st_ino, stat.st_size, stat.st_mtime_ns
-        is_current = previous is not None and previous.stamp == stamp and previous.status.run == run
-        if previous and is_current and previous.state in ("finished", "damaged"):
+        previous = self.log_states.get(run.log)
+        if previous and (previous.stamp != stamp or previous.status.run != run):
+            previous = None  # the log or its place in the plan has changed
+        if previous and previous.state in ("finished", "damaged"):
             return previous
         is_running = is_locked(path)  # checked before the log is read, since the run may end in between
         try:
-            status = previous.status if previous and is_current else RunStatus.from_log(run, self._read_log(path))
+            status = previous.status if previous else RunStatus.from_log(run, self._read_log(path))
         except SearchlabError:
             return _LogState(RunStatus(run), "damaged", stamp)
-        state: State = "running" if is_running else "finished" if status.is_complete else "interrupted"
-        return _LogState(status, state, stamp)
+        if is_running:
+            return _LogState(status, "running", stamp)
+        return _LogState(status, "finished" if status.is_complete else "interrupted", stamp)
 
     def _read_log(self, path: Path) -> Log | None:
         log_bytes = read_log_bytes(path, self.directory)
@@ -227,7 +230,7 @@ class WatchServer(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
     def _keep_up_to_date(self) -> None:
-        rendered_state: object = None
+        rendered_snapshot: object = None
         notes: list[str] = []
         next_time = 0.0
         report = ""
@@ -235,15 +238,15 @@ class WatchServer(ThreadingHTTPServer):
             if self.asked.is_set():
                 self.asked.clear()
                 self.progress.update()
-                state = self.progress.plan, self.progress.problem, self.progress.log_states
+                snapshot = self.progress.plan, self.progress.problem, self.progress.log_states
                 is_due = time.monotonic() >= next_time or not self.progress.is_running
-                if state != rendered_state and self.progress.has_begun and is_due:
-                    rendered_state, start = state, time.thread_time()
+                if snapshot != rendered_snapshot and self.progress.has_begun and is_due:
+                    rendered_snapshot, start = snapshot, time.thread_time()
                     report = f"{counted(self.progress.trials, 'trial')}, made at {time.strftime('%H:%M:%S')}"
                     self.lines = [str(self.progress), "A report is being prepared."]
                     notes = self._render()
                     next_time = time.monotonic() + max(MIN_REPORT_SECONDS, REST_RATIO * (time.thread_time() - start))
-                age = [f"This is the report on {report}."] if report and state != rendered_state else []
+                age = [f"This is the report on {report}."] if report and snapshot != rendered_snapshot else []
                 self.lines = [str(self.progress), *age, *notes]
             self._closed.wait(POLL_SECONDS)
 
@@ -271,8 +274,8 @@ class _Handler(BaseHTTPRequestHandler):
         server.asked.set()
         path, _, query = self.path.partition("?")
         if query == "progress":
-            state = {"version": server.version, "text": "\n".join(server.lines)}
-            self._answer(msgspec.json.encode(state), "application/json")
+            progress = {"version": server.version, "text": "\n".join(server.lines)}
+            self._answer(msgspec.json.encode(progress), "application/json")
         elif "." in path.rpartition("/")[2]:
             self.send_error(404)  # a browser's request for an icon
         else:

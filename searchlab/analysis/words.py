@@ -18,7 +18,9 @@ def format_number(value: float | None, digits: int | None = None) -> str:
         return f"{value:z,.{digits}f}"  # z: no minus sign before zero
     if value == 0 or abs(value) >= 100:
         return f"{value:,.0f}"
-    return f"{value:.3g}" if abs(value) >= 1e-3 else "< 0.001" if value > 0 else "> -0.001"
+    if abs(value) >= 1e-3:
+        return f"{value:.3g}"
+    return "< 0.001" if value > 0 else "> -0.001"
 
 
 def format_p(value: float) -> str:

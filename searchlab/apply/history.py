@@ -18,10 +18,9 @@ from .best import use_threads_of
 
 if TYPE_CHECKING:
     import tvm
-    from tvm.tirx import PrimFunc
 
     from .matching import FlatFunction
-    from .packed import PackedFunction
+    from .packed import Replacement
 
 LogSource = str | Path | Result
 Logs = LogSource | Sequence[LogSource]
@@ -76,8 +75,8 @@ def apply_history_best(
     """
     from tvm.tirx import PrimFunc
 
-    from .matching import FlatFunction, substitute_function
-    from .packed import with_packed_calls
+    from .matching import FlatFunction
+    from .packed import replace_functions
 
     functions = {
         variable.name_hint: FlatFunction(function)
@@ -85,35 +84,23 @@ def apply_history_best(
         if isinstance(function, PrimFunc) and not function.attrs.get("tirx.is_scheduled", False)
     }
     best_by_workload = _select_best(_load_results(logs), None if target is None else resolve_target(target))
-    replacements: dict[str, PrimFunc] = {}
-    packed_functions: dict[str, PackedFunction] = {}
+    replacements: dict[str, Replacement] = {}
     unmatched_workloads: list[Workload] = []
     for workload, best in best_by_workload.items():
-        if not (orders := _match_functions(functions, workload)):
-            unmatched_workloads.append(workload)
-            continue
-        program = best.schedule().mod
-        if packed_arguments(program):
-            packed_functions |= _pack_functions(functions, orders, program, best)
+        if orders := _match_functions(functions, workload):
+            replacements |= _make_replacements(functions, orders, best)
         else:
-            replacements |= {
-                name: substitute_function(functions[name].func, program["main"], order)
-                for name, order in orders.items()
-            }
+            unmatched_workloads.append(workload)
     if unmatched_workloads:
         warn(_describe_unmatched(unmatched_workloads, functions))
-    new_module = mod.clone()
-    if packed_functions:
-        new_module, packed_every_call = with_packed_calls(new_module, packed_functions)
-        if packed_every_call:
-            warn(
-                f"the programs for {', '.join(packed_every_call)} take packed weights, but the weights are not "
-                f"constants in the module, so they are packed in every run; make them constants with --bind "
-                f"FILE.npz (in Python, relax.transform.BindParams), or use logs of a space without weights='packed'"
-            )
-    for name, function in replacements.items():
-        new_module.update_func(new_module.get_global_var(name), function)
-    if replacements or packed_functions:
+    new_module, packed_every_call = replace_functions(mod, replacements)
+    if packed_every_call:
+        warn(
+            f"the programs for {', '.join(packed_every_call)} take packed weights, but the weights are not constants "
+            f"in the module, so they are packed in every run; make them constants with --bind FILE.npz (in Python, "
+            f"relax.transform.BindParams), or use logs of a space without weights='packed'"
+        )
+    if replacements:
         use_threads_of(next(iter(best_by_workload.values())).result.space.target)
     return new_module
 
@@ -127,19 +114,20 @@ def _match_functions(functions: Mapping[str, FlatFunction], workload: Workload) 
     return {name: order for name, order in orders.items() if order is not None}
 
 
-def _pack_functions(
-    functions: Mapping[str, FlatFunction], orders: Mapping[str, tuple[int, ...]], program: tvm.IRModule, best: Best
-) -> dict[str, PackedFunction]:
-    """Return ``program``, which takes packed arguments, in place of each function in ``orders``, by name."""
+def _make_replacements(
+    functions: Mapping[str, FlatFunction], orders: Mapping[str, tuple[int, ...]], best: Best
+) -> dict[str, Replacement]:
+    """Return the program of ``best`` in place of each function in ``orders``, by name."""
     from .matching import substitute_function
-    from .packed import PackedFunction
+    from .packed import Replacement
 
-    packed, arguments = packed_arguments(program), best.result.workload.arguments
+    program, arguments = best.schedule().mod, best.result.workload.arguments
+    packed = packed_arguments(program)
     packed_counts = {
         index: len(packed[argument.name]) for index, argument in enumerate(arguments) if argument.name in packed
     }
     return {
-        name: PackedFunction(
+        name: Replacement(
             program,
             substitute_function(functions[name].func, program["main"], order, packed_counts),
             {order[index]: arguments[index] for index in packed_counts},

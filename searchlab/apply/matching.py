@@ -135,7 +135,7 @@ def match_arguments(func: FlatFunction, reference: FlatFunction) -> tuple[int, .
 
 
 def substitute_function(
-    func: PrimFunc, program: PrimFunc, order: Sequence[int], packed_counts: Mapping[int, int] | None = None
+    func: PrimFunc, program: PrimFunc, order: Sequence[int], packed_counts: Mapping[int, int]
 ) -> PrimFunc:
     """Return ``program`` with the parameters and attributes of ``func``, marked as scheduled and never to be fused.
 
@@ -149,9 +149,9 @@ def substitute_function(
     new_parameters: dict[int, list[Any]] = {}
     program_parameters = iter(program.params)
     for argument, index in enumerate(order):
-        new_parameters[index] = list(islice(program_parameters, (packed_counts or {}).get(argument, 1)))
+        new_parameters[index] = list(islice(program_parameters, packed_counts.get(argument, 1)))
     unpacked_parameters = {
-        index: new_parameters[index][0] for argument, index in enumerate(order) if argument not in (packed_counts or {})
+        index: new_parameters[index][0] for argument, index in enumerate(order) if argument not in packed_counts
     }
     if all(structural_equal(variable.ty, func.params[index].ty) for index, variable in unpacked_parameters.items()):
         # Without views, the body remains a block, which Relax's RewriteDataflowReshape expects of a function whose

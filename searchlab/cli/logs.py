@@ -264,13 +264,13 @@ def table_info(paths: parameters.Logs, as_json: parameters.AsJson = False) -> No
 
     The exit code is 1 if the times in a table depend on when they were measured.
     """
-    from ..tables.info import TableInfo, info_table
+    from ..tables.info import TableInfo, make_info_table
 
     infos = read_logs_in(paths, lambda path: TableInfo(read_log(path)))
     if as_json:
         say_json([info.to_json() for info in infos])
     else:
-        out.print(*map(info_table, infos))
+        out.print(*map(make_info_table, infos))
     if any(info.unsteady_reason for info in infos):
         raise typer.Exit(1)
 
@@ -300,16 +300,18 @@ def costmodel_eval(
     as_json: parameters.AsJson = False,
 ) -> None:
     """Show how well cost models predict recorded trials that they were not trained on."""
-    from ..tables.costmodels import TITLES_BY_METRIC, evaluate, mean_quality, quality_rows
+    from ..tables.costmodels import TITLES_BY_METRIC, compute_mean_quality, evaluate, make_quality_rows
 
     plugins = [COST_MODELS.resolve(cost_model)[0] for cost_model in cost_models]
     qualities = evaluate(logs, plugins, features=features, split=split, seed=seed, train_fraction=train_fraction, k=k)
     if as_json:
-        say_json({"means": mean_quality(qualities), "logs": qualities})
+        say_json({"means": compute_mean_quality(qualities), "logs": qualities})
         return
     training_text = "on other workloads"
     if split == "within-task":
         training_text = f"trained on {100 * train_fraction:g} % of each log"
     title = Text(f"{split}, {features} features: {training_text}, k = {k}", "bold")
     headings = list(TITLES_BY_METRIC.values())
-    say_table(("cost model", *headings), quality_rows(qualities), right_aligned=headings, title=title, box=SIMPLE_HEAD)
+    say_table(
+        ("cost model", *headings), make_quality_rows(qualities), right_aligned=headings, title=title, box=SIMPLE_HEAD
+    )

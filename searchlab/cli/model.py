@@ -31,7 +31,7 @@ from ..model.tasks import Task, tasks_of
 from ..model.tune import TunedModel, time_untuned, tune_model
 from ..options import Seed, Trials
 from ..plugins import Plugin
-from ..run.plan import DEFAULT_SPACES
+from ..run.strategy import DEFAULT_SPACES
 from ..target import resolve_target
 from . import parameters
 from .parameters import number_option, parse_name_and_value, parse_plugin, plugin_option
@@ -250,9 +250,7 @@ def tune(
             f"first that has programs for a task is used [default: {', '.join(DEFAULT_SPACES)}].",
         ),
     ] = None,
-    policy: Annotated[
-        str, Option(help="The policy for every task, from `searchlab list policies`; with options: `xgb,epsilon=0.2`.")
-    ] = "evolutionary-model",
+    policy: parameters.PolicyName = "evolutionary-model",
     batch: parameters.BatchSize = 8,
     seed: parameters.RunSeed = 0,
     stop_after: parameters.StopAfter = None,

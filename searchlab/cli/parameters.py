@@ -79,6 +79,9 @@ SPACE_HELP = (
     '`{"x": [1, 2]}`, stand for the space `parameters`'
 )
 SpaceName = Annotated[str, Option("--space", help=f"{SPACE_HELP}.")]
+PolicyName = Annotated[
+    str, Option("--policy", help="A policy from `searchlab list policies`; with options: `xgb,epsilon=0.2`.")
+]
 TARGET_HELP = "`native`, `cuda`, the name of an LLVM CPU, or a TVM target as JSON"
 TargetSpec = Annotated[str, Option("--target", help=f"The target: {TARGET_HELP}.")]
 TargetOrOwn = Annotated[

@@ -36,7 +36,7 @@ from ..policy import POLICIES, Origin, origins
 from ..space import SPACES
 from ..target import resolve_target
 from ..units import RUNS
-from ..workload import WORKLOADS, kind_of, parse_workload, preset_names
+from ..workload import WORKLOADS, parse_workload, preset_names, split_workload_name
 from . import parameters
 from .parameters import number_option, parse_plugin, plugin_option
 from .terminal import out, say, say_json, say_table, strip_markup
@@ -263,7 +263,7 @@ def _parse_kind_and_name(words: list[str]) -> tuple[Contract, str]:
             raise SearchlabError(f"unknown kind of plug-in {kind!r}{did_you_mean(kind, map(str, Contract))}")
         return Contract(kind), spec_text
     name = parse_plugin(spec_text).name
-    names_by_kind = {**dict.fromkeys(Contract, name), Contract.workload: kind_of(spec_text)[0]}
+    names_by_kind = {**dict.fromkeys(Contract, name), Contract.workload: split_workload_name(spec_text)[0]}
     matching_kinds = [kind for kind in Contract if names_by_kind[kind] in KINDS_BY_NAME[kind].entry_points_by_name()]
     if not matching_kinds and ":" in name:
         cls = load_attribute(names_by_kind[Contract.workload], f"plug-in {name!r}")

@@ -24,11 +24,12 @@ from ..log.writer import OtherRun
 from ..options import Jobs, Trials
 from ..plugins import Plugin, find_unregistered_code
 from ..run.open import open_runs
-from ..run.plan import DEFAULT_POLICY, DEFAULT_SPACES, Run, parse_shard, select_shard
+from ..run.plan import Run, parse_shard, select_shard
+from ..run.strategy import DEFAULT_POLICY, DEFAULT_SPACES
 from ..run.study import Study
 from ..run.tune import tune as tune_run
 from ..stats.ranks import ALPHA
-from ..workload.parse import kind_of
+from ..workload.parse import split_workload_name
 from . import parameters
 from .logs import make_best_record
 from .parameters import default_logs_dir, number_option, parse_plugin, plugin_option
@@ -234,9 +235,7 @@ def tune(
             "the workload]."
         ),
     ] = None,
-    policy: Annotated[
-        str, Option(help="A policy from `searchlab list policies`; with options: `xgb,epsilon=0.2`.")
-    ] = DEFAULT_POLICY,
+    policy: parameters.PolicyName = DEFAULT_POLICY,
     option: parameters.PolicyOptions = None,
     trials: Annotated[
         int | None,
@@ -292,7 +291,7 @@ def tune(
         say(f"trials {tied_trials} are equally fast within the noise, judging by repeated measurements")
     if result.space.has_programs:
         header = result.log.header
-        code = [kind_of(header.workload)[0], header.space.name, header.space.options]
+        code = [split_workload_name(header.workload)[0], header.space.name, header.space.options]
         trust = " --trust" if find_unregistered_code(code) else ""
         say(f"show the program: searchlab best {log} --show tir{trust}")
 

@@ -14,7 +14,7 @@ import numpy as np
 from ..arrays import Array
 from ..errors import SearchlabError, UnsupportedWorkload, describe
 from ..plugins import Plugin
-from ..workload import Argument, Workload, kind_of, parse_workload, program_hash
+from ..workload import Argument, Workload, parse_workload, program_hash, split_workload_name
 from .check import (
     TIME_LIMIT,
     Breach,
@@ -295,7 +295,7 @@ def workload_checks(workload: str | Workload, *, seed: int = 0) -> list[Check]:
     Raises:
         SearchlabError: If the workload is unknown.
     """
-    if isinstance(workload, str) and not kind_of(workload)[1]:
+    if isinstance(workload, str) and not split_workload_name(workload)[1]:
         raise SearchlabError(
             f"a workload can be checked only if its sizes are specified, but {workload!r} is only a kind; specify a "
             "small workload, such as softmax:16x32"

@@ -1,7 +1,7 @@
 """Cost models: the contract, and the adapter that binds a model to a space and a feature extractor."""
 
 from .bound import BoundCostModel, OtherTask, TrainingData, bind, compute_scores
-from .contract import COST_MODELS, CostModel, fit_model, make_cost_model, predictions
+from .contract import COST_MODELS, CostModel, fit_model, make_cost_model, predict_scores
 from .storage import load_model, save_model
 
 __all__ = [
@@ -15,6 +15,6 @@ __all__ = [
     "fit_model",
     "load_model",
     "make_cost_model",
-    "predictions",
+    "predict_scores",
     "save_model",
 ]

@@ -17,7 +17,7 @@ from ..errors import SearchlabError
 from ..options import checks_arguments
 from ..records import SHORTEST, Trial
 from ..space import Config, Space
-from .contract import COST_MODELS, CostModel, fit_model, member_predictions, predictions
+from .contract import COST_MODELS, CostModel, fit_model, predict_member_scores, predict_scores
 from .features import Columns, Features, lay_out, pad_columns
 
 BOOTSTRAP_COPIES = 8
@@ -95,7 +95,6 @@ class BoundCostModel:
         best: The cost, in seconds, of the fastest trial in the training data, whose score is 1. It is infinite before
             the first fit.
         rows: The training data, or None before the first training.
-        started: Whether the model started from other tasks. If so, later fits do not include these tasks.
         start_rows: The data about other tasks from which the model started, or None.
         fit_seconds: The total time spent in :meth:`fit`, measured by ``clock``, including feature extraction.
         train_seconds: The wall time of the latest training.
@@ -127,11 +126,15 @@ class BoundCostModel:
         self.fit_seconds = 0.0
         self.feature_seconds = 0.0
         self.clock: Callable[[], float] = time.process_time
-        self.started = False
         self.start_rows: TrainingData | None = None
         self._copies: list[CostModel] = []  # trained on bootstrap samples when they are first needed
         self._other_tasks: list[tuple[Features, OtherTask]] = []
         self._other_columns: Columns = []
+
+    @property
+    def started(self) -> bool:
+        """Whether the model started from other tasks. If so, later fits do not include these tasks."""
+        return self.start_rows is not None
 
     @property
     def fitted(self) -> bool:
@@ -153,8 +156,8 @@ class BoundCostModel:
             return
         rows = self._make_rows()
         with COST_MODELS.convert_errors(type(self.model), "start_from"):
-            self.started = self.model.start_from(*rows)
-        if self.started:
+            has_started = self.model.start_from(*rows)
+        if has_started:
             self.start_rows = self.rows = rows
         else:
             self.train(rows)
@@ -193,7 +196,7 @@ class BoundCostModel:
             return np.zeros(len(configs))
         start = time.perf_counter()
         rows = lay_out(self.features, self._extract(configs), self.rows.features.shape[1])
-        predicted = predictions(self.model, rows)
+        predicted = predict_scores(self.model, rows)
         self.predict_seconds += time.perf_counter() - start
         return predicted
 
@@ -217,9 +220,9 @@ class BoundCostModel:
         start = time.perf_counter()
         rows = lay_out(self.features, self._extract(configs), self.rows.features.shape[1])
         if self.model.uncertainty == "bootstrap":
-            predicted = np.array([predictions(model, rows) for model in self._copies])
+            predicted = np.array([predict_scores(model, rows) for model in self._copies])
         else:
-            predicted = member_predictions(self.model, rows)
+            predicted = predict_member_scores(self.model, rows)
         self.predict_seconds += time.perf_counter() - start
         return predicted
 

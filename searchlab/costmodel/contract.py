@@ -112,7 +112,7 @@ def fit_model(model: CostModel, features: Floats, scores: Floats, groups: Ints) 
         model.fit(features, scores, groups)
 
 
-def predictions(model: CostModel, features: Floats) -> Floats:
+def predict_scores(model: CostModel, features: Floats) -> Floats:
     """Return the finite scores of shape (n,) that ``model`` predicts.
 
     Raises:
@@ -130,8 +130,8 @@ def predictions(model: CostModel, features: Floats) -> Floats:
         ) from None
 
 
-def member_predictions(model: CostModel, features: Floats) -> Floats:
-    """Return the finite scores of shape (members, n) that the members of ``model`` predict; see :func:`predictions`."""
+def predict_member_scores(model: CostModel, features: Floats) -> Floats:
+    """Return the finite scores of shape (members, n) of the members of ``model``; see :func:`predict_scores`."""
     with COST_MODELS.convert_errors(type(model), "members"):
         return np.array([_check_scores(predicted, len(features)) for predicted in model.members(features)])
 

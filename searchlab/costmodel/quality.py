@@ -39,7 +39,7 @@ class ModelQuality(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     predict_seconds: float = 0.0
 
 
-def model_quality(
+def measure_quality(
     predicted: Floats, measured: Floats, k: int, *, train_seconds: float, predict_seconds: float
 ) -> ModelQuality:
     """Return every metric for n >= 1 trials, where ``k`` is at most n."""

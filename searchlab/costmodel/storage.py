@@ -147,7 +147,7 @@ def load_model(path: str | Path, space: Space) -> BoundCostModel:
     trained_files = {name.partition("/")[2]: data for name, data in files.items() if name.startswith("trained/")}
     if start_rows is not None:
         with COST_MODELS.convert_errors(type(model), "start_from"):
-            bound.started = model.start_from(*start_rows)
+            model.start_from(*start_rows)
         bound.start_rows = bound.rows = start_rows
     if own_rows is not None:
         bound.rows = own_rows

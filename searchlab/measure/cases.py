@@ -9,7 +9,7 @@ import numpy as np
 
 from ..arrays import Array
 from ..workload import Workload
-from ..workload.base import results_of
+from ..workload.base import compute_results
 
 SEED_OFFSET = 1 << 20
 """The difference between the seeds of the two cases, if no inputs with exact results exist."""
@@ -62,7 +62,7 @@ def make_cases(workload: Workload, check: bool, seed: int = 0, error_factor: flo
     if not check:
         return Cases(None, Case(inputs))
     rtol, atol = (error_factor * tolerance for tolerance in workload.tolerance())
-    timing_case = Case(inputs, results_of(workload, inputs), rtol, atol)
+    timing_case = Case(inputs, compute_results(workload, inputs), rtol, atol)
     exact_inputs = workload.exact_inputs(seed)
     if exact_inputs is None:
         inputs = workload.inputs(seed + SEED_OFFSET)
@@ -70,7 +70,7 @@ def make_cases(workload: Workload, check: bool, seed: int = 0, error_factor: flo
         inputs, rtol, atol = exact_inputs, 0.0, 0.5  # every wrong result is off by at least 1
     else:
         inputs, atol = exact_inputs, max(0.5, atol)
-    return Cases(Case(inputs, results_of(workload, inputs), rtol, atol), timing_case)
+    return Cases(Case(inputs, compute_results(workload, inputs), rtol, atol), timing_case)
 
 
 def make_wrong_values(expected: Array) -> Array:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import SearchlabError
 from ..schema import convert
-from ..workload import Function, Workload, kind_of
+from ..workload import Function, Workload, split_workload_name
 from .function import FunctionSettings
 from .local import LocalSettings
 from .rpc import RpcSettings
@@ -25,7 +25,7 @@ def add_kind(measure: Any, workloads: Iterable[str]) -> Any:
     """
     if not isinstance(measure, Mapping) or "kind" in measure:
         return measure
-    is_called = any(kind_of(text.strip())[0] == "python" for text in workloads)
+    is_called = any(split_workload_name(text.strip())[0] == "python" for text in workloads)
     default_settings = FunctionSettings if is_called else LocalSettings
     other_keys = {*RpcSettings.__struct_fields__, *TableSettings.__struct_fields__} - {*LocalSettings.__struct_fields__}
     if measure.keys() & other_keys:

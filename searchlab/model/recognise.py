@@ -13,7 +13,7 @@ from typing import Any
 from ..errors import SearchlabError
 from ..workload import BatchMatmul, Workload, find_convolutions, from_primfunc, fuse, gemm
 from ..workload.fused import make_elementwise_tensor
-from ..workload.products import ProductWithEpilogue
+from ..workload.products import Product
 from ..workload.tir import Tir
 
 
@@ -76,7 +76,7 @@ def _split_reduction(function: Any) -> tuple[list[Any], Any, Any, list[Any]] | N
     return operands, reduction_blocks[0].reads[0].source, reduction_blocks[0].writes[0].source, other_arguments
 
 
-def _generate_products(shapes: Sequence[tuple[int, ...]], dtype: str) -> Iterator[ProductWithEpilogue]:
+def _generate_products(shapes: Sequence[tuple[int, ...]], dtype: str) -> Iterator[Product]:
     """Yield the products without epilogues whose operands, sums and padded first operand have these shapes."""
     first_shape, second_shape, output_shape, padded_shape = shapes
     (*batch, m, k), n = first_shape if len(first_shape) > 1 else (1, *first_shape), output_shape[-1]
@@ -91,7 +91,7 @@ def _generate_products(shapes: Sequence[tuple[int, ...]], dtype: str) -> Iterato
 
 
 def _generate_fused_workloads(
-    product_workload: ProductWithEpilogue, function: Any, result: Any, other_arguments: Sequence[Any], name: str
+    product_workload: Product, function: Any, result: Any, other_arguments: Sequence[Any], name: str
 ) -> Iterator[Workload]:
     """Yield ``product_workload``, or the workloads that could compute all of ``function`` from its ``result``."""
     if result.same_as(function.params[-1]):

@@ -30,9 +30,9 @@ from ..plugins import Plugin, PluginSpec
 from ..run.execute import warn_of_a_busy_machine
 from ..run.loop import RunLoop
 from ..run.open import MeasurerCache, open_runs
-from ..run.plan import DEFAULT_SPACES, OnChargedTrial, Run, plan_run
+from ..run.plan import OnChargedTrial, Run, plan_run
 from ..run.progress import RunProgress, open_progress
-from ..run.strategy import SpaceChoice, Strategy
+from ..run.strategy import DEFAULT_SPACES, SpaceChoice, Strategy
 from ..run.warm_start import Source, WarmStart
 from ..target import Target, resolve_target
 from .compiled import ModelComparison, compare_and_export
@@ -93,26 +93,25 @@ class TunedModel:
         """
         import pandas as pd
 
-        finished_names = {decision.task for decision in self.decisions if not decision.trials}
-        seconds = [min(self.untuned[task.name], _get_best_seconds(self.results[task.name])) for task in self.tasks]
-        total_seconds = [task.occurs * cost for task, cost in zip(self.tasks, seconds, strict=True)]
-        model_seconds = sum(total for total in total_seconds if math.isfinite(total))
-        rows = [
+        results = [self.results[task.name] for task in self.tasks]
+        frame = pd.DataFrame(
             {
-                "task": task.name,
-                "occurs": task.occurs,
-                "flops": task.flops,
-                "gflops": task.flops / cost / 1e9 if task.flops else math.nan,
-                "seconds": cost,
-                "untuned_seconds": self.untuned[task.name],
-                "total_seconds": total,
-                "share": total / model_seconds if math.isfinite(total) else math.nan,
-                "trials": len(self.results[task.name].trials),
-                "ended": task.name in finished_names,
+                "task": [task.name for task in self.tasks],
+                "occurs": [task.occurs for task in self.tasks],
+                "flops": [task.flops for task in self.tasks],
+                "gflops": math.nan,
+                "seconds": [_get_best_seconds(result) for result in results],
+                "untuned_seconds": [self.untuned[task.name] for task in self.tasks],
             }
-            for task, cost, total in zip(self.tasks, seconds, total_seconds, strict=True)
-        ]
-        return pd.DataFrame(rows)
+        )
+        frame["seconds"] = frame[["seconds", "untuned_seconds"]].min(axis="columns")
+        frame["gflops"] = frame["flops"].where(frame["flops"] > 0) / frame["seconds"] / 1e9
+        frame["total_seconds"] = frame["occurs"] * frame["seconds"]
+        finite_seconds = frame["total_seconds"].replace(math.inf, math.nan)
+        frame["share"] = finite_seconds / finite_seconds.sum()
+        frame["trials"] = [len(result.trials) for result in results]
+        frame["ended"] = frame["task"].isin([decision.task for decision in self.decisions if not decision.trials])
+        return frame
 
     def __repr__(self) -> str:
         trials = sum(len(result.trials) for result in self.results.values())

@@ -109,16 +109,14 @@ class PendingRun:
 
     Attributes:
         loss_count: The number of losses since its log last grew.
-        log_size_at_loss: The size of its log at the last loss, in bytes.
-        polled_log_size: The size of its log when it was last checked for new trials.
+        log_size: The size of its log when it was last checked, in bytes.
         job: The number of the run's job, or -1 until the run has begun.
         reported_trial_count: The number of trials that have been passed to on_trial.
     """
 
     run: Run
     loss_count: int = 0
-    log_size_at_loss: int = 0
-    polled_log_size: int = 0
+    log_size: int = 0
     on_trial: OnChargedTrial | None = None
     job: int = -1
     reported_trial_count: int = 0
@@ -127,6 +125,17 @@ class PendingRun:
     def replayed_trial_count(self) -> int:
         """The number of trials that the log contained when the study began."""
         return len(self.run.existing_log.records) if self.run.existing_log else 0
+
+    def check_log_size(self) -> bool:
+        """Return whether its log has changed since the last check. If it has grown, earlier losses no longer count."""
+        try:
+            size = self.run.log_path.stat().st_size
+        except OSError:
+            size = 0
+        if size > self.log_size:
+            self.loss_count = 0
+        has_changed, self.log_size = size != self.log_size, size
+        return has_changed
 
     @property
     def complete_log(self) -> Log | None:
@@ -257,9 +266,8 @@ class Dispatch:
 
     def _resubmit(self, pending_run: PendingRun, error: SearchlabError) -> Outcomes:
         """Resubmit a lost run after all others, or yield the run and the reason why it is not resubmitted."""
-        size = _read_size(pending_run.run.log_path)
-        pending_run.loss_count = 1 if size > pending_run.log_size_at_loss else pending_run.loss_count + 1
-        pending_run.log_size_at_loss = size
+        pending_run.check_log_size()
+        pending_run.loss_count += 1
         if pending_run.loss_count < MAX_LOSSES and not _is_broken(error):
             self._queue.append([pending_run])
         else:
@@ -299,11 +307,9 @@ class Dispatch:
         if self._settings.replays:
             return
         for pending_run in submitted_runs:
-            size = _read_size(pending_run.run.log_path)
             needs_job = pending_run.job < 0
-            if size == pending_run.polled_log_size or (needs_job and free_job_count <= 0):
+            if (needs_job and free_job_count <= 0) or not pending_run.check_log_size():
                 continue
-            pending_run.polled_log_size = size
             try:
                 log = read_existing_log(pending_run.run.log_path)
             except SearchlabError:  # reported when the run ends
@@ -338,13 +344,6 @@ def _is_broken(error: BaseException | None) -> bool:
     while error is not None and not isinstance(error, BrokenExecutor):
         error = error.__cause__
     return error is not None
-
-
-def _read_size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
 
 
 def _continues_log(log_path: Path, new_bytes: bytes) -> bool:

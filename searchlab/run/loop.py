@@ -9,28 +9,28 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 
-from ..costmodel import BoundCostModel, compute_scores
+from ..costmodel import compute_scores
 from ..costmodel.features import use_extractor
-from ..costmodel.quality import ModelQuality, model_quality
+from ..costmodel.quality import ModelQuality, measure_quality
 from ..errors import InvalidConfig, SearchlabError, warn
 from ..foreign_code import note_interrupts
 from ..log.budget import UNLIMITED
-from ..log.format import Changed, Ended, Final, Finalist, Log, Record
+from ..log.format import Ended, Final, Finalist, Log, Record
 from ..log.reliability import MARGIN, ROUNDS, find_sentinel_trial
 from ..log.writer import LogWriter, OtherRun
-from ..machine.host import library_versions
 from ..measure.contract import CannotMeasure, Measurer, Remeasurer
 from ..policy import POLICIES
 from ..records import Trial, describe_failures, select_first_of_each_program
 from ..space import SPACES, Config, Space
 from ..workload import Function
+from .cpu_account import CpuAccount
 from .open import discard_log
 from .plan import OnChargedTrial, Run, summarize_random_draws
 from .progress import announce
@@ -223,22 +223,9 @@ class RunLoop(AbstractContextManager["RunLoop"]):
             return None
 
     def _log_code_change(self) -> None:
-        """If other code than the log's has proposed all logged trials again, log that code.
-
-        Raises OtherRun if the code yields other programs for the logged configs.
-        """
-        if self._replay.is_current:
-            return
-        self._replay.check_programs(self._measurer)
-        self._log_writer.append(
-            Changed(
-                trials=len(self._replay.log.records),
-                code=dict(self._run.code_digests),
-                versions=dict(library_versions()),
-                time=round(time.time(), 3),
-            )
-        )
-        self._replay.is_current = True
+        """If other code than the log's has proposed all logged trials again, log that code."""
+        if (change := self._replay.accept_code(self._measurer)) is not None:
+            self._log_writer.append(change)
 
     def finish(self) -> None:
         """Measure and log the finalists, if the measurer supports this and the log does not contain them yet.
@@ -279,75 +266,6 @@ def measure_finalists(measurer: Remeasurer, space: Space, trials: Sequence[Trial
         Finalist(trial.index, round_seconds) for trial, round_seconds in zip(contenders, seconds, strict=True)
     )
     return Final(trials=len(trials), finalists=finalists, time=round(time.time(), 3))
-
-
-class CpuAccount:
-    """The CPU time that a policy and its cost model use, divided among the batches of a run.
-
-    Other work on the machine is not charged.
-
-    Args:
-        cost_model: The policy's cost model, or None if it uses none.
-        other_cpu_seconds: A function that returns the CPU time that other processes have spent on the policy's behalf,
-            in seconds.
-
-    Attributes:
-        propose_seconds: The CPU time used to propose the last batch.
-        train_seconds: The CPU time used to learn from the batch before it.
-        feature_seconds: The part of both times that the cost model used for features.
-        predict_seconds: The wall time that the cost model used for predictions while the last batch was proposed.
-    """
-
-    def __init__(self, cost_model: BoundCostModel | None, other_cpu_seconds: Callable[[], float]) -> None:
-        self.propose_seconds = 0.0
-        self.train_seconds = 0.0
-        self.feature_seconds = 0.0
-        self.predict_seconds = 0.0
-        self._cost_model = cost_model
-        self._other_cpu_seconds = other_cpu_seconds
-        self._accounted_feature_seconds = 0.0  # of the cost model's total, what earlier batches or nobody is charged
-        if cost_model is not None:
-            cost_model.clock = self._read_clock
-
-    @contextmanager
-    def charge_training(self) -> Iterator[None]:
-        """Charge the CPU time within the context for learning from a batch."""
-        start = self._read_clock()
-        yield
-        self.train_seconds = self._read_clock() - start
-
-    @contextmanager
-    def charge_proposing(self) -> Iterator[None]:
-        """Charge the CPU time within the context for proposing a batch.
-
-        A policy that trains its cost model while proposing is charged like one that does so in `tell`.
-        """
-        fit_start, predict_start, _ = self._read_cost_model()
-        start = self._read_clock()
-        yield
-        seconds = self._read_clock() - start
-        fit_end, predict_end, features_end = self._read_cost_model()
-        self.train_seconds += fit_end - fit_start
-        self.propose_seconds = seconds - (fit_end - fit_start)
-        self.predict_seconds = predict_end - predict_start
-        self.feature_seconds = features_end - self._accounted_feature_seconds
-        self._accounted_feature_seconds = features_end
-
-    @contextmanager
-    def charge_nothing(self) -> Iterator[None]:
-        """Charge nobody for the features that the cost model extracts within the context."""
-        *_, features_start = self._read_cost_model()
-        yield
-        *_, features_end = self._read_cost_model()
-        self._accounted_feature_seconds += features_end - features_start
-
-    def _read_clock(self) -> float:
-        return time.process_time() + self._other_cpu_seconds()
-
-    def _read_cost_model(self) -> tuple[float, float, float]:
-        """Return the seconds that the cost model has used so far for training, predictions and features."""
-        model = self._cost_model
-        return (model.fit_seconds, model.predict_seconds, model.feature_seconds) if model else (0.0, 0.0, 0.0)
 
 
 class PolicyDriver:
@@ -417,7 +335,7 @@ class PolicyDriver:
             return None
         with self.cpu_account.charge_nothing():
             predicted_scores = cost_model.predict([trial.config for trial in batch])
-        return model_quality(
+        return measure_quality(
             predicted_scores,
             compute_scores(batch, cost_model.best),
             max(1, len(batch) // 4),

@@ -23,21 +23,15 @@ from ..machine.host import host_model, library_versions, read_machine_facts
 from ..machine.noise import read_resolution
 from ..measure.contract import Conditions, SpaceCosts, encode_conditions
 from ..measure.settings import LocalSettings, Settings, TableSettings
-from ..plugins import Plugin, PluginKind, PluginSpec, iterate_functions
+from ..plugins import Plugin, PluginKind, iterate_functions
 from ..policy import POLICIES, Policy
 from ..records import Trial
 from ..source import core_digest, source_digest
-from ..space import PARAMETERS, SPACES, Space
+from ..space import SPACES, Space
 from ..stats.random_search import RandomDraws
-from ..workload import WORKLOADS, Function, Kernel, Workload, kind_of
+from ..workload import WORKLOADS, Function, split_workload_name
 from .strategy import SpaceChoice, Strategy
 from .warm_start import WarmStart
-
-DEFAULT_POLICY = "gp-prior"
-"""The policy of a single run. Of the baselines on the tables of CPU programs, it has the largest area."""
-
-DEFAULT_SPACES = ("guided-conv2d", "guided-gemm", "sketch")
-"""The default spaces of a run and of a model's tasks; those with the fastest known programs come first."""
 
 HEADER_DECIMALS = 9
 """The number of decimal places to which the logarithms in a header are rounded."""
@@ -48,44 +42,6 @@ OnTrial = Callable[[Trial, bool], object]
 It is also called for the trials in a complete log. Its return value is ignored. If it raises an error, the run ends and
 the error propagates to the caller. The trial remains in the log, so the run can be resumed after it.
 """
-
-
-def list_default_spaces(workload: Workload) -> Sequence[str]:
-    """Return the spaces of which the first that supports ``workload`` is searched unless the user chooses one."""
-    return [PARAMETERS] if isinstance(workload, Kernel) else DEFAULT_SPACES
-
-
-def make_space_spec(
-    space: PluginSpec | Space | None,
-    restrictions: Sequence[str | Callable[..., Any]] = (),
-    schedule: Callable[..., Any] | None = None,
-) -> PluginSpec | Space | None:
-    """Return ``space`` or, if it is a mapping from knobs to values, the space :data:`PARAMETERS` with these options.
-
-    Raises SearchlabError if there are options but no such mapping, or the mapping is empty or contains a range.
-    """
-    options = {name: v for name, v in (("restrictions", restrictions), ("schedule", schedule)) if v}
-    if isinstance(space, Mapping) and not isinstance(space.get("name"), str | type | Space):
-        if not space:
-            raise SearchlabError('the space has no knobs; pass at least one with its values, such as {"x": [1, 2, 4]}')
-        if "restrictions" in space:
-            raise SearchlabError(
-                "restrictions would be a knob of the space; specify them beside it (in Python, restrictions=; in a "
-                "study, as an option of the space, which is then { name = 'parameters', options = { ... } })"
-            )
-        for name, values in space.items():
-            if isinstance(values, tuple) and len(values) == 2 and all(isinstance(value, float) for value in values):
-                raise SearchlabError(
-                    f"{name!r} is {values!r}, which may be meant as a range; list all values, such as "
-                    f"numpy.linspace{(*values, 5)}, or only these two, {list(values)!r}"
-                )
-        return {"name": PARAMETERS, "options": {"parameters": dict(space), **options}}
-    if options:
-        raise SearchlabError(
-            f"{' and '.join(options)} can only be passed if the space is a mapping from knobs to values, such as "
-            '{"x": [1, 2, 4]}'
-        )
-    return space
 
 
 @dataclass(frozen=True)
@@ -168,7 +124,7 @@ class Run:
         """The header for the run's log, without what only the measurer knows: its workers, and the optimum."""
         strategy, target, workload = self.strategy, self.space.target, self.space.workload
         computation = None
-        if kind_of(self.workload_name)[0] not in BUILTIN_WORKLOAD_KINDS:
+        if split_workload_name(self.workload_name)[0] not in BUILTIN_WORKLOAD_KINDS:
             with WORKLOADS.convert_errors(type(workload), "flops, unit, cluster or content"):
                 computation = Computation.from_workload(workload)
         machine = read_machine_facts(target.cores) if self.settings.exclusive else {}

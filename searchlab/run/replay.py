@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from ..errors import warn
-from ..log.format import Log, Record
+from ..log.format import Changed, Log, Record
 from ..log.writer import OtherRun, describe_remedies
 from ..machine.host import library_versions
 from ..measure.contract import Measurer
@@ -49,7 +50,23 @@ class Replay:
         if trial_count < len(self.log.records):
             raise self._make_proposal_error(trial_count, "has nothing more to propose")
 
-    def check_programs(self, measurer: Measurer) -> None:
+    def accept_code(self, measurer: Measurer) -> Changed | None:
+        """Return the line that records today's code once it has reproduced the log, or None if it is recorded already.
+
+        Raises OtherRun if the code yields other programs for the logged configs.
+        """
+        if self.is_current:
+            return None
+        self._check_programs(measurer)
+        self.is_current = True
+        return Changed(
+            trials=len(self.log.records),
+            code=dict(self._run.code_digests),
+            versions=dict(library_versions()),
+            time=round(time.time(), 3),
+        )
+
+    def _check_programs(self, measurer: Measurer) -> None:
         """Raise OtherRun if the space now yields another program, or the table another time, for a logged config."""
         log, run, space = self.log, self._run, self._run.space
         digests = {role: digest for role, digest in run.code_digests.items() if role in _PROGRAM_ROLES}

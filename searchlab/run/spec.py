@@ -213,6 +213,14 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def cost_model_entries(self) -> list[CostModelEntry]:
         return [CostModelEntry(entry) if isinstance(entry, str) else entry for entry in self.cost_models]
 
+    @property
+    def references(self) -> dict[str, list[str]]:
+        """The names of the strategies to which contrasts and claims refer, by the study key."""
+        return {
+            "contrasts": [name for pair in self.contrasts for name in pair],
+            "claims": [name for claim in self.claims for name in (claim.strategy, *claim.opponents)],
+        }
+
     def budget(self, entry: PolicyEntry, all_costs: Callable[[], SpaceCosts | None] = lambda: None) -> Budget:
         """Return the budget for a policy's runs in a space.
 

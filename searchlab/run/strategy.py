@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from ..console import escape_to_one_line
 from ..costmodel import COST_MODELS, BoundCostModel, make_cost_model
@@ -15,9 +16,15 @@ from ..measure.settings import Settings, TableSettings
 from ..measure.suite import SuiteTable, check_table
 from ..plugins import Plugin, PluginSpec, names_from
 from ..policy import POLICIES, Policy
-from ..space import SPACES, Space
+from ..space import PARAMETERS, SPACES, Space
 from ..target import Target
-from ..workload import Workload, parse_workload
+from ..workload import Kernel, Workload, parse_workload
+
+DEFAULT_POLICY = "gp-prior"
+"""The policy of a single run. Of the baselines on the tables of CPU programs, it has the largest area."""
+
+DEFAULT_SPACES = ("guided-conv2d", "guided-gemm", "sketch")
+"""The default spaces of a run and of a model's tasks; those with the fastest known programs come first."""
 
 
 @dataclass(frozen=True)
@@ -162,3 +169,41 @@ class Strategy:
             cost_model = options["cost_model"] = BoundCostModel(model, make_features(self.features, space))
         with POLICIES.convert_errors(self.policy_class, "its constructor"):
             return self.policy_class(space, seed=seed, **options), cost_model
+
+
+def list_default_spaces(workload: Workload) -> Sequence[str]:
+    """Return the spaces of which the first that supports ``workload`` is searched unless the user chooses one."""
+    return [PARAMETERS] if isinstance(workload, Kernel) else DEFAULT_SPACES
+
+
+def make_space_spec(
+    space: PluginSpec | Space | None,
+    restrictions: Sequence[str | Callable[..., Any]] = (),
+    schedule: Callable[..., Any] | None = None,
+) -> PluginSpec | Space | None:
+    """Return ``space`` or, if it is a mapping from knobs to values, the space :data:`PARAMETERS` with these options.
+
+    Raises SearchlabError if there are options but no such mapping, or the mapping is empty or contains a range.
+    """
+    options = {name: v for name, v in (("restrictions", restrictions), ("schedule", schedule)) if v}
+    if isinstance(space, Mapping) and not isinstance(space.get("name"), str | type | Space):
+        if not space:
+            raise SearchlabError('the space has no knobs; pass at least one with its values, such as {"x": [1, 2, 4]}')
+        if "restrictions" in space:
+            raise SearchlabError(
+                "restrictions would be a knob of the space; specify them beside it (in Python, restrictions=; in a "
+                "study, as an option of the space, which is then { name = 'parameters', options = { ... } })"
+            )
+        for name, values in space.items():
+            if isinstance(values, tuple) and len(values) == 2 and all(isinstance(value, float) for value in values):
+                raise SearchlabError(
+                    f"{name!r} is {values!r}, which may be meant as a range; list all values, such as "
+                    f"numpy.linspace{(*values, 5)}, or only these two, {list(values)!r}"
+                )
+        return {"name": PARAMETERS, "options": {"parameters": dict(space), **options}}
+    if options:
+        raise SearchlabError(
+            f"{' and '.join(options)} can only be passed if the space is a mapping from knobs to values, such as "
+            '{"x": [1, 2, 4]}'
+        )
+    return space

@@ -36,10 +36,10 @@ from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
 from .execute import execute, warn_of_a_busy_machine, warn_of_doubts, warn_of_extra_trials
 from .objects import UserObjects, names_for_objects
-from .plan import OnRun, Plan, Run, make_space_spec, plan_run, select_shard
+from .plan import OnRun, Plan, Run, plan_run, select_shard
 from .progress import show_progress
 from .spec import SUITE_KEYS, PluginEntry, PolicyEntry, StudySpec, make_budget
-from .strategy import SpaceChoice, Strategy
+from .strategy import SpaceChoice, Strategy, make_space_spec
 from .warm_start import WarmStart
 
 
@@ -145,15 +145,10 @@ class Study:
         spec = self.spec
         for model in spec.cost_model_entries:  # including those that no policy uses
             COST_MODELS.check_name(model.name)
-        strategies = [
-            (policy_entry, strategy)
-            for policy_entry in spec.policy_entries
-            for strategy in self._make_strategies(policy_entry)
-        ]
-        _check_distinct("policy", [file_name(strategy.label) for _, strategy in strategies])
-        self._check_references(strategies)
+        _check_distinct("policy", [file_name(strategy.label) for _, strategy in self._strategies])
+        self._check_references()
         spaces, skipped = self._plan_spaces()
-        first_seed_runs, skipped_strategies = self._plan_first_seed(spaces, strategies)
+        first_seed_runs, skipped_strategies = self._plan_first_seed(spaces)
         skipped += skipped_strategies
         if not first_seed_runs and spec.policies:
             raise SearchlabError("no policy in the study can search any of its spaces. " + "; ".join(skipped))
@@ -167,9 +162,7 @@ class Study:
             runs.sort(key=lambda run: directories.index(run.log_path.parents[1]))
         return Plan(runs, skipped)
 
-    def _plan_first_seed(
-        self, spaces: Sequence[tuple[Path, SpaceChoice, Settings]], strategies: Sequence[tuple[PolicyEntry, Strategy]]
-    ) -> tuple[list[Run], list[str]]:
+    def _plan_first_seed(self, spaces: Sequence[tuple[Path, SpaceChoice, Settings]]) -> tuple[list[Run], list[str]]:
         """Plan a run for each space and each strategy that can search it, with a directory for its log.
 
         Returns:
@@ -178,7 +171,7 @@ class Study:
         spec = self.spec
         sources_by_strategy = {
             strategy.label: tuple(spec.warm_start if policy_entry.warm_start is None else policy_entry.warm_start)
-            for policy_entry, strategy in strategies
+            for policy_entry, strategy in self._strategies
         }
         statistic = spaces[0][2].statistic
         warm_starts = {
@@ -189,7 +182,7 @@ class Study:
         skipped: list[str] = []
         for directory, space_choice, settings in spaces:
             all_costs = cache(partial(self._read_all_costs, space_choice, settings))
-            for policy_entry, strategy in strategies:
+            for policy_entry, strategy in self._strategies:
                 if policy_entry.spaces and space_choice.name not in policy_entry.spaces:
                     continue
                 run = Run(
@@ -217,27 +210,23 @@ class Study:
                 warm_start.check_used(selected_warm_starts)
         return runs, skipped
 
-    def _check_references(self, strategies: Sequence[tuple[PolicyEntry, Strategy]]) -> None:
+    def _check_references(self) -> None:
         """Raise SearchlabError if a contrast or claim refers to a strategy that is not in the study."""
         spec = self.spec
         strategy_names = [
-            *(strategy.label for _, strategy in strategies),
+            *(strategy.label for _, strategy in self._strategies),
             *(self.suite.baseline_paths if self.suite else ()),
         ]
         spaces = [space_entry.title for space_entry in spec.space_entries]
         names_with_space = [  # as in a report on several spaces
             f"{space} / {strategy.label}"
             for space in spaces
-            for policy_entry, strategy in strategies
+            for policy_entry, strategy in self._strategies
             if space in (policy_entry.spaces or spaces)
         ]
-        contrast_references = [name for pair in spec.contrasts for name in pair]
-        claim_references = [name for claim in spec.claims for name in (claim.strategy, *claim.opponents)]
-        for study_key, references, choices in (
-            ("contrasts", contrast_references, strategy_names),
-            ("claims", claim_references, strategy_names + names_with_space),
-        ):
-            for name in references:
+        for study_key, names in spec.references.items():
+            choices = strategy_names + (names_with_space if study_key == "claims" else [])
+            for name in names:
                 if name not in choices:
                     hint = did_you_mean(name, choices)
                     raise SearchlabError(f"{study_key} refer to the strategy {name!r}, which is not in the study{hint}")
@@ -301,6 +290,11 @@ class Study:
         space = spaces_by_workload[str(workload)]
         return SpaceChoice.from_spec(space, workload, target if spec.target is not None else None, space_entry.label)
 
+    @cached_property
+    def _strategies(self) -> list[tuple[PolicyEntry, Strategy]]:
+        """The strategies, each with the entry of its policy."""
+        return [(entry, strategy) for entry in self.spec.policy_entries for strategy in self._make_strategies(entry)]
+
     def _make_strategies(self, policy_entry: PolicyEntry) -> Iterator[Strategy]:
         """Yield a policy's labelled strategies, one for each cost model that the policy is to use."""
         policy = {
@@ -324,14 +318,9 @@ class Study:
         """The names of the suite's baselines to which the study refers, sorted."""
         if self.suite is None:
             return []
-        labels = {
-            strategy.label
-            for policy_entry in self.spec.policy_entries
-            for strategy in self._make_strategies(policy_entry)
-        }
-        names = {name for pair in self.spec.contrasts for name in pair}
-        names |= {name for claim in self.spec.claims for name in (claim.strategy, *claim.opponents)}
-        return sorted(names & self.suite.baseline_paths.keys() - labels)
+        labels = {strategy.label for _, strategy in self._strategies}
+        references = {name for names in self.spec.references.values() for name in names}
+        return sorted(references & self.suite.baseline_paths.keys() - labels)
 
     def planned_runs(self) -> list[PlannedRun]:
         """Return the runs for the plan file that is stored next to the logs."""

@@ -18,10 +18,10 @@ from ..space import Space
 from ..target import Target, resolve_target
 from ..workload import Workload, parse_workload
 from .execute import execute_run, warn_of_a_busy_machine, warn_of_doubts, warn_of_extra_trials
-from .plan import DEFAULT_POLICY, OnTrial, Run, list_default_spaces, make_space_spec, plan_run
+from .plan import OnTrial, Run, plan_run
 from .progress import show_progress
 from .spec import make_budget
-from .strategy import SpaceChoice, Strategy
+from .strategy import DEFAULT_POLICY, SpaceChoice, Strategy, list_default_spaces, make_space_spec
 from .warm_start import Source, WarmStart
 
 

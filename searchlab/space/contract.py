@@ -24,7 +24,7 @@ from ..target import Target
 from ..workload import Workload
 from .config import Config
 from .encoding import Encoding, coordinates
-from .knob import Knob, Value, check_choice, types_of
+from .knob import Knob, Value, check_choice, list_types
 from .plugin_kind import SpaceKind
 
 if TYPE_CHECKING:
@@ -187,7 +187,8 @@ class Space(ChecksOptions, ABC):
             if isinstance(config, Config) and config in self._recent_knobs:
                 member, knobs = self._recent_knobs[config]
                 # Equal configs may have values of different types, which are then compared with the choices.
-                if config is member or all(types_of(config[name]) == types_of(value) for name, value in member.items()):
+                has_same_types = (list_types(config[name]) == list_types(value) for name, value in member.items())
+                if config is member or all(has_same_types):
                     return list(knobs)
         knobs = []
 

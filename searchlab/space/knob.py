@@ -61,7 +61,7 @@ class Knob:
         such as strings and booleans, are compared only for equality. A ``mixed`` knob has choices of several kinds. A
         subclass whose tuples are not tiles but, for example, permutations should return ``word``.
         """
-        kinds = {_kind_of(choice) for choice in self.choices}
+        kinds = {_find_kind(choice) for choice in self.choices}
         return kinds.pop() if len(kinds) == 1 else "mixed"
 
     @property
@@ -84,12 +84,12 @@ class Knob:
         the knob is not a tile, the value is :meth:`redraw`. Source: MetaSchedule's ``mutate_tile_size.cc``.
         """
         if self.kind == "tile" and isinstance(value, tuple):
-            level_pairs = _level_pairs(value)
+            level_pairs = _list_level_pairs(value)
             while level_pairs:
                 source, destination = level_pairs.pop(int(rng.integers(len(level_pairs))))
                 move = value, source, destination
                 if move not in self._tiles_by_move:
-                    tiles = (_move_factor(*move, factor) for factor in _divisors(value[source])[1:])
+                    tiles = (_move_factor(*move, factor) for factor in _list_divisors(value[source])[1:])
                     self._tiles_by_move[move] = [tile for tile in tiles if tile in self.choices]
                 if legal_tiles := self._tiles_by_move[move]:
                     return legal_tiles[int(rng.integers(len(legal_tiles)))]
@@ -112,9 +112,9 @@ class Knob:
             elif self.kind == "tile" and isinstance(value, tuple):
                 tiles = [
                     _move_factor(value, source, destination, divisor)
-                    for source, destination in _level_pairs(value)
-                    for divisor in _divisors(value[source])
-                    if len(_divisors(divisor)) == 2  # a prime
+                    for source, destination in _list_level_pairs(value)
+                    for divisor in _list_divisors(value[source])
+                    if len(_list_divisors(divisor)) == 2  # a prime
                 ]
                 neighbours = [tile for tile in tiles if tile in self.choices] or other_choices
             self._neighbours_by_choice[value] = neighbours
@@ -129,13 +129,13 @@ class Knob:
         return {}  # filled by move_factor(); a move consists of a tile and the levels of the source and destination
 
 
-def _kind_of(value: Value) -> Kind:
+def _find_kind(value: Value) -> Kind:
     if isinstance(value, bool | str):
         return "word"
     return "tile" if isinstance(value, tuple) else "number"
 
 
-def _level_pairs(tile: tuple[int, ...]) -> list[tuple[int, int]]:
+def _list_level_pairs(tile: tuple[int, ...]) -> list[tuple[int, int]]:
     """Return the pairs of levels between which a factor can be moved."""
     levels = range(len(tile))
     return [
@@ -155,7 +155,7 @@ def _move_factor(tile: tuple[int, ...], source: int, destination: int, factor: i
 
 
 @lru_cache(maxsize=4096)
-def _divisors(n: int) -> list[int]:
+def _list_divisors(n: int) -> list[int]:
     return [divisor for divisor in range(1, n + 1) if n % divisor == 0]
 
 
@@ -163,7 +163,7 @@ SCALAR_TYPES = frozenset({bool, int, float, str})
 """The types of choices that are not tiles."""
 
 
-def types_of(value: Value) -> tuple[type, ...]:
+def list_types(value: Value) -> tuple[type, ...]:
     """Return the type of a choice, followed by the types of its factors if it is a tuple."""
     return (tuple, *map(type, value)) if type(value) is tuple else (type(value),)
 
@@ -178,7 +178,7 @@ def check_choice(knob: Knob, value: Any) -> None:
             f"{choices[-1]!r}"
         )
     choice = choices[choices.index(value)]
-    if types_of(choice) != types_of(value):
+    if list_types(choice) != list_types(value):
         raise InvalidConfig(
             f"knob {knob.name!r} cannot be {value!r}: the choice is {choice!r} ({type(choice).__name__}) and not "
             f"{value!r} ({type(value).__name__})"

@@ -14,7 +14,7 @@ from ..target import Target
 from ..workload import Workload
 from .config import Config
 from .contract import Choose, Space
-from .knob import Knob, Value, check_choice, types_of
+from .knob import Knob, Value, check_choice, list_types
 
 
 class ProductSpace(Space):
@@ -58,7 +58,7 @@ class ProductSpace(Space):
         for knob in self.axes:
             value = config[knob.name]
             choice = knob.choices[self._choice_indices[knob.name, value]]
-            if choice is not value and types_of(choice) != types_of(value):
+            if choice is not value and list_types(choice) != list_types(value):
                 check_choice(knob, value)  # raises InvalidConfig
         return list(self.axes)
 

@@ -42,6 +42,9 @@ class Answer:
         """Return the estimate alone, with a note on why there is no test."""
         return cls(Interval(value, note=note))
 
+    def __neg__(self) -> Answer:
+        return replace(self, difference=-self.difference)
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -69,11 +72,13 @@ class Difference:
 
     def reversed(self) -> Difference:
         """Return the difference of the second strategy minus the first."""
-        on_these, on_others = (
-            replace(answer, difference=-answer.difference) for answer in (self.on_these, self.on_others)
-        )
         return replace(
-            self, value=-self.value, ahead=self.behind, behind=self.ahead, on_these=on_these, on_others=on_others
+            self,
+            value=-self.value,
+            ahead=self.behind,
+            behind=self.ahead,
+            on_these=-self.on_these,
+            on_others=-self.on_others,
         )
 
 
@@ -95,19 +100,16 @@ def paired_difference(first: Sequence[Floats], second: Sequence[Floats], cluster
         second: The numbers of the other strategy for the same seeds. Only seeds that both strategies have count.
         clusters: The cluster of each workload; empty for an independent workload. By default, all are independent.
     """
-    paired = [
-        differences[~np.isnan(differences)]
+    differences = [
+        np.round(np.asarray(minuend, dtype=np.float64) - subtrahend, DECIMALS)
         for minuend, subtrahend in zip(first, second, strict=True)
-        for differences in [np.round(np.asarray(minuend, dtype=np.float64) - subtrahend, DECIMALS)]
     ]
-    owners = [
-        owner or str(number)
-        for number, (owner, differences) in enumerate(zip(clusters or [""] * len(paired), paired, strict=True))
-        if len(differences)
-    ]
-    paired = [differences for differences in paired if len(differences)]
+    paired = [sample[~np.isnan(sample)] for sample in differences]
+    clusters = clusters or [""] * len(paired)
+    owners = [clusters[number] or str(number) for number, sample in enumerate(paired) if len(sample)]
+    paired = [sample for sample in paired if len(sample)]
     has_clusters = len(set(owners)) < len(owners)
-    means = np.array([differences.mean() for differences in paired])
+    means = np.array([sample.mean() for sample in paired])
     value = float(means.mean()) if len(means) else math.nan
     return Difference(
         value=value,

@@ -44,8 +44,9 @@ class Interval:
     note: str = ""
 
     def __neg__(self) -> Interval:
-        lower, upper = (None if end is None else -end for end in (self.upper, self.lower))
-        return Interval(-self.value, lower, upper, self.note)
+        if self.lower is None or self.upper is None:
+            return Interval(-self.value, note=self.note)
+        return Interval(-self.value, -self.upper, -self.lower)
 
     def text(self, sign: str = "") -> str:
         """Return the estimate with three decimal places, followed by the interval in brackets if there is one."""
@@ -138,7 +139,8 @@ def probability_of_improvement(first: Floats, second: Floats) -> float:
     of the statistical precipice", NeurIPS 2021).
     """
     opponents = np.sort(second)
-    wins, wins_and_ties = (np.searchsorted(opponents, first, side).sum() for side in ("left", "right"))
+    wins = np.searchsorted(opponents, first, "left").sum()
+    wins_and_ties = np.searchsorted(opponents, first, "right").sum()
     return float((wins + wins_and_ties) / 2 / (len(first) * len(second)))
 
 

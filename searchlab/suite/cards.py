@@ -11,7 +11,7 @@ import msgspec
 from ..measure.suite import SuiteTable, read_suite
 from ..space import Config
 from ..stats.random_search import count_draws_needed, difficulty, expected_best, expected_draws
-from ..tables.info import NEAR_FRACTIONS, TableInfo, date_of, named_values, versions_text
+from ..tables.info import NEAR_FRACTIONS, TableInfo, format_date, format_values, format_versions
 
 DRAW_COUNTS = (10, 30, 100)
 
@@ -63,18 +63,18 @@ class TableCard:
             "split": entry.split,
             "workload": f"`{header.workload}`" + (f", {log.flops:,} FLOP" if log.unit == "GFLOPS" else ""),
             "made from": f"`{entry.file}`" if self.table.is_imported else "",
-            "space": f"`{header.space.name}`{f' with {named_values(options)}' if options else ''}",
+            "space": f"`{header.space.name}`{f' with {format_values(options)}' if options else ''}",
             "threads": "" if self.table.is_imported else str(entry.threads),
             **self.info.describe(),
             **self._make_random_search_rows(),
             "its best config on other devices, of what is possible there": ", ".join(
                 f"{device}: {100 * ratio:.0f} %" for device, ratio in self.portability.items()
             ),
-            "measured on": named_values({**header.host, **header.machine}),
-            "target": f"`{named_values({k: v for k, v in header.target.items() if k != 'caches'})}`",
-            "settings": named_values(header.measure),
-            "versions": versions_text(log),
-            "date": date_of(log),
+            "measured on": format_values({**header.host, **header.machine}),
+            "target": f"`{format_values({k: v for k, v in header.target.items() if k != 'caches'})}`",
+            "settings": format_values(header.measure),
+            "versions": format_versions(log),
+            "date": format_date(log),
             "space fingerprint": f"`{header.fingerprint}`",
             "SHA-256": f"`{self.table.digest}`",
         }

@@ -17,9 +17,9 @@ from rich.table import Table
 from rich.text import Text
 
 from ..analysis.measures import rank_over_all
-from ..analysis.model import ContrastAnswer, Summary
 from ..analysis.read import group_runs
 from ..analysis.runs import ComparedRuns
+from ..analysis.summary import ContrastAnswer, Summary
 from ..analysis.verdict import DIGITS, WORDS, format_effect, format_signed
 from ..analysis.words import counted, format_number, format_p, listed
 from ..errors import SearchlabError

@@ -17,7 +17,7 @@ from pyarrow import parquet
 
 from ..log.format import Header
 from ..measure.suite import Suite
-from ..tables.info import date_of, named_values
+from ..tables.info import format_date, format_values
 from .cards import TableCard
 
 README_FILE, CROISSANT_FILE = "README.md", "croissant.json"
@@ -48,7 +48,7 @@ def make_dataset_texts(suite: Suite, cards: Sequence[TableCard]) -> dict[str, st
         cards=cards,
         columns=COLUMNS,
         configs=sum(card.info.config_count for card in cards),
-        dates=[date_of(card.table.log) for card in cards],
+        dates=[format_date(card.table.log) for card in cards],
         machines=list(dict.fromkeys(_describe_machine(header) for header in headers)),
     )
     croissant_bytes = msgspec.json.format(msgspec.json.encode(_make_croissant(suite, cards)), indent=2)
@@ -62,7 +62,7 @@ def _read_resource(name: str) -> str:
 
 def _describe_machine(header: Header) -> str:
     attributes = {name: value for name, value in header.host.items() if name != "load"} | header.machine
-    return named_values(attributes) or "a machine that the tables do not record"
+    return format_values(attributes) or "a machine that the tables do not record"
 
 
 def _make_croissant(suite: Suite, cards: Sequence[TableCard]) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def _make_croissant(suite: Suite, cards: Sequence[TableCard]) -> dict[str, Any]:
         f"{split_sizes['test']} for testing.",
         "license": f"https://spdx.org/licenses/{spec.licence}",
         "version": "1.0.0",
-        "datePublished": max(date_of(card.table.log) for card in cards),
+        "datePublished": max(format_date(card.table.log) for card in cards),
         "citeAs": f"{spec.title}, version {spec.version}; see CITATION.cff",
         "url": ".",
         "distribution": [

@@ -26,9 +26,10 @@ from ..options import Seed, Trials, checks_arguments
 from ..plugins import PluginSpec
 from ..records import select_first_of_each_program
 from ..run.execute import execute_run
-from ..run.plan import OnChargedRun, Run, make_space_spec
+from ..run.plan import OnChargedRun, Run
 from ..run.progress import show_progress
 from ..run.spec import PolicyEntry
+from ..run.strategy import make_space_spec
 from ..run.study import Study
 from ..schema import convert
 from ..space import Space
@@ -281,7 +282,7 @@ def _replace_times(log: Log, run: Run, passes: int, on_block: OnBlock) -> Log:
     timer = PassTimer(run.space, trials, passes, settings.repeat, run.seed, run.log_path.with_name("passes.jsonl"))
     with settings.make(run.space.target, {}) as measurer:
         timer.time(measurer, on_block)
-    readings_by_program = timer.readings_by_program()
+    readings_by_program = timer.collect_readings()
     records = [_replace_readings(record, readings_by_program.get(record.program)) for record in log.records]
     header = msgspec.structs.replace(log.header, passes=timer.summarize())
     return replace(log, header=header, records=tuple(records), final=None, ended=None)

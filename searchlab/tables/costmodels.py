@@ -15,9 +15,9 @@ import numpy as np
 from rich.text import Text
 
 from ..arrays import Floats
-from ..costmodel import TrainingData, bind, compute_scores, fit_model, make_cost_model, predictions
+from ..costmodel import TrainingData, bind, compute_scores, fit_model, make_cost_model, predict_scores
 from ..costmodel.features import FEATURES, lay_out, make_features
-from ..costmodel.quality import ModelQuality, model_quality
+from ..costmodel.quality import ModelQuality, measure_quality
 from ..errors import SearchlabError
 from ..log.read import read_log, read_logs_in
 from ..log.result import Result
@@ -157,9 +157,9 @@ def _evaluate(model: Plugin, features: str, seed: int, k: int, fold: _Fold) -> I
     train_seconds = time.perf_counter() - start
     for trials, rows, scores in fold.held_out_trials:
         start = time.perf_counter()
-        predicted_scores = predictions(cost_model, rows)
+        predicted_scores = predict_scores(cost_model, rows)
         predict_seconds = time.perf_counter() - start
-        quality = model_quality(
+        quality = measure_quality(
             predicted_scores, scores, min(k, len(scores)), train_seconds=train_seconds, predict_seconds=predict_seconds
         )
         yield HeldOut(model, trials.path, trials.workload, quality)
@@ -176,47 +176,50 @@ TITLES_BY_METRIC = {
 }
 
 
-def model_name(model: Plugin) -> str:
+def format_model(model: Plugin) -> str:
     """Return the model as written on the command line: its name and the options that were passed."""
     return ",".join([model.name, *(f"{name}={value}" for name, value in model.options.items())])
 
 
-def mean_quality(held_out: Sequence[HeldOut]) -> dict[str, dict[str, float | None]]:
+def compute_mean_quality(held_out: Sequence[HeldOut]) -> dict[str, dict[str, float | None]]:
     """Return the mean of each metric over the logs, by model, weighted by the number of held-out trials.
 
     Logs for which a metric is undefined are ignored. If no log remains, the mean is None.
     """
     qualities_by_model: dict[str, list[ModelQuality]] = {}
     for result in held_out:
-        qualities_by_model.setdefault(model_name(result.model), []).append(result.quality)
+        qualities_by_model.setdefault(format_model(result.model), []).append(result.quality)
     return {
-        name: {metric: _mean(qualities, metric) for metric in TITLES_BY_METRIC}
+        name: {metric: _compute_mean(qualities, metric) for metric in TITLES_BY_METRIC}
         for name, qualities in qualities_by_model.items()
     }
 
 
-def _mean(qualities: Sequence[ModelQuality], metric: str) -> float | None:
-    weighted_values = [(getattr(q, metric), q.trials) for q in qualities if getattr(q, metric) is not None]
-    if not weighted_values:
+def _compute_mean(qualities: Sequence[ModelQuality], metric: str) -> float | None:
+    defined = [quality for quality in qualities if getattr(quality, metric) is not None]
+    if not defined:
         return None
-    total: float = sum(value * trials for value, trials in weighted_values)
-    return total / sum(trials for _, trials in weighted_values)
+    values = [getattr(quality, metric) for quality in defined]
+    return float(np.average(values, weights=[quality.trials for quality in defined]))
 
 
-def quality_rows(held_out: Sequence[HeldOut]) -> list[tuple[Text, ...]]:
-    """Return a row for each model, with :data:`COLUMNS`. Of several models, the best value in each column is bold."""
-    means = mean_quality(held_out)
+def make_quality_rows(held_out: Sequence[HeldOut]) -> list[tuple[Text, ...]]:
+    """Return a row for each model, with the metrics in :data:`TITLES_BY_METRIC`.
+
+    Of several models, the best value in each column is bold.
+    """
+    means = compute_mean_quality(held_out)
     columns = [[Text(name) for name in means]]
     for metric in TITLES_BY_METRIC:
         metric_values = [row[metric] for row in means.values()]
         finite = [value for value in metric_values if value is not None]
         find_best = min if metric.endswith(("seconds", "rmse")) else max
         best = find_best(finite) if len(finite) > 1 else None
-        columns.append([_quality_text(metric, value, is_best=value == best) for value in metric_values])
+        columns.append([_format_quality(metric, value, is_best=value == best) for value in metric_values])
     return list(zip(*columns, strict=True))
 
 
-def _quality_text(metric: str, value: float | None, *, is_best: bool) -> Text:
+def _format_quality(metric: str, value: float | None, *, is_best: bool) -> Text:
     if value is None:
         return Text("-")
     text = f"{1e3 * value:.1f}" if metric.endswith("seconds") else f"{value:.3f}"

@@ -24,7 +24,7 @@ from ..console import format_speed
 from ..log.format import TABLE_LABEL, Log, Passes
 from ..log.reliability import measure_noise
 from ..units import VALUES, convert_throughput
-from .landscape import Landscape, percent
+from .landscape import Landscape, format_share
 from .passes import MAX_DEVIATION
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -90,7 +90,7 @@ class TableInfo:
 
     @property
     def failures(self) -> dict[str, int]:
-        return dict(Counter(str(r.failure) for r in self.log.records if r.failure).most_common())
+        return dict(Counter(str(record.failure) for record in self.log.records if record.failure).most_common())
 
     @property
     def failure_count(self) -> int:
@@ -113,7 +113,7 @@ class TableInfo:
             "taken from the nearest": f"{self.nearest:,}" if self.nearest else "",
             "failed": self._describe_failures(),
             **self._describe_speeds(),
-            **(self.landscape.rows() if self.best else {}),
+            **(self.landscape.describe() if self.best else {}),
             "timed": "" if passes is None else _describe_passes(passes),
             "spread of the repeats": "" if self.noise is None else f"{100 * self.noise:.1f} % (median)",
         }
@@ -145,7 +145,7 @@ class TableInfo:
         for fraction in NEAR_FRACTIONS:
             near_count = self.count_near_best(fraction)
             speeds[f"within {100 * fraction:g} % of the best"] = (
-                f"{counted(near_count, 'config')}, {percent(near_count / self.config_count)}"
+                f"{counted(near_count, 'config')}, {format_share(near_count / self.config_count)}"
             )
         return speeds
 
@@ -184,17 +184,17 @@ def _describe_passes(passes: Passes) -> str:
     )
 
 
-def info_table(info: TableInfo) -> Table:
+def make_info_table(info: TableInfo) -> Table:
     """Return a description of a table for the terminal."""
     header = info.log.header
     options = ", ".join(f"{name} = {value}" for name, value in header.space.options.items())
     descriptions = {
         "workload": header.workload,
         "space": header.space.name + (f" with {options}" if options else ""),
-        "target": named_values({name: value for name, value in header.target.items() if name != "caches"}),
+        "target": format_values({name: value for name, value in header.target.items() if name != "caches"}),
         "host": ", ".join(map(str, header.host.values())),
-        "measured": date_of(info.log) if header.created else "",
-        "versions": versions_text(info.log),
+        "measured": format_date(info.log) if header.created else "",
+        "versions": format_versions(info.log),
         **info.describe(),
         "refused": info.unsteady_reason
         and f"{info.unsteady_reason}; rebuild the table in passes when the machine is idle",
@@ -207,21 +207,21 @@ def info_table(info: TableInfo) -> Table:
     return table
 
 
-def date_of(log: Log) -> str:
+def format_date(log: Log) -> str:
     """Return the day on which a log was begun, as in ``2026-01-31``."""
     return datetime.fromtimestamp(log.header.created, UTC).strftime("%Y-%m-%d")
 
 
-def named_values(values: dict[str, Any]) -> str:
+def format_values(values: dict[str, Any]) -> str:
     """Return names and values on one line, without values that are empty strings."""
     return ", ".join(f"{name} {value}" for name, value in values.items() if value != "")
 
 
-def versions_text(log: Log) -> str:
+def format_versions(log: Log) -> str:
     """Return the versions of the libraries that a log records, for the trials before and after each change."""
     (_, first), *later = log.version_spans
     return ", then ".join(
-        [named_values(first), *(f"from trial {trial} on {named_values(versions)}" for trial, versions in later)]
+        [format_values(first), *(f"from trial {trial} on {format_values(versions)}" for trial, versions in later)]
     )
 
 

@@ -75,10 +75,10 @@ class Landscape:
         if is_working.sum() < 2:
             return cls(None, None, None, None, None, None, failures)
         records = log.records
-        codes = encode([records[i].trial.config for i in np.flatnonzero(is_working).tolist()])
+        codes = encode_configs([records[i].trial.config for i in np.flatnonzero(is_working).tolist()])
         fitness = np.log(costs[is_working])
         fitness -= fitness.mean()
-        line_numbers = list(yield_lines(codes))
+        line_numbers = list(yield_line_numbers(codes))
         distance, correlation = correlate(codes, fitness, line_numbers)
         is_optimum = find_local_optima(fitness, line_numbers) if complete else np.zeros(0, bool)
         is_good = fitness <= fitness.min() - math.log(1 - GOOD_DISTANCE)
@@ -86,10 +86,10 @@ class Landscape:
         return cls(
             distance,
             correlation,
-            correlation_length(distance, correlation),
+            compute_correlation_length(distance, correlation),
             float(is_optimum.mean()) if complete else None,
             float(is_good[is_optimum].mean()) if optimum_count else None,
-            relative_spread(codes, fitness),
+            compute_relative_spread(codes, fitness),
             failures,
         )
 
@@ -97,7 +97,7 @@ class Landscape:
         """Return the measures as plain data."""
         return asdict(self)
 
-    def rows(self) -> dict[str, str]:
+    def describe(self) -> dict[str, str]:
         """Return a description of each measure that could be computed, by title."""
         descriptions = {}
         if self.autocorrelation is not None and self.correlation_length is not None:
@@ -107,14 +107,16 @@ class Landscape:
                 f"{self.autocorrelation:.2f} between {neighbours_text}; correlation length {length_text} steps"
             )
         if self.local_optima is not None:
-            good = "" if self.good_optima is None else f"; {percent(self.good_optima)} of them within 5 % of the best"
-            descriptions["local optima"] = f"{percent(self.local_optima)} of the working configs{good}"
+            text = f"{format_share(self.local_optima)} of the working configs"
+            if self.good_optima is not None:
+                text += f"; {format_share(self.good_optima)} of them within 5 % of the best"
+            descriptions["local optima"] = text
         if self.spread is not None:
             descriptions["distance among the best 1 %"] = f"{self.spread:.2f} times that of random pairs"
         return descriptions
 
 
-def correlation_length(distance: int | None, correlation: float | None) -> float | None:
+def compute_correlation_length(distance: int | None, correlation: float | None) -> float | None:
     """Return the number of steps after which a correlation at ``distance`` that decays exponentially is 1/e."""
     if distance is None or correlation is None:
         return None
@@ -123,12 +125,12 @@ def correlation_length(distance: int | None, correlation: float | None) -> float
     return -distance / math.log(correlation) if correlation < 1 else math.inf
 
 
-def percent(fraction: float) -> str:
+def format_share(fraction: float) -> str:
     """Format a fraction with two significant digits, or as a whole number of percent."""
     return f"{100 * fraction:.{'0f' if fraction >= 0.1 else '2g'}} %"
 
 
-def encode(configs: Sequence[Any]) -> Ints:
+def encode_configs(configs: Sequence[Any]) -> Ints:
     """Encode configs as an array of shape (configs, knobs): numbers for values, and -1 for a knob that is missing."""
     names = list(dict.fromkeys(name for config in configs for name in config))
     codes = np.full((len(configs), len(names)), -1, dtype=np.int64)
@@ -140,7 +142,7 @@ def encode(configs: Sequence[Any]) -> Ints:
     return codes
 
 
-def yield_lines(codes: Ints) -> Iterator[Ints]:
+def yield_line_numbers(codes: Ints) -> Iterator[Ints]:
     """Yield, for each knob, the number of each config's line: a group of configs that differ only in this knob."""
     for knob in range(codes.shape[1]):
         line_of_config = np.zeros(len(codes), dtype=np.int64)
@@ -155,6 +157,12 @@ def correlate(codes: Ints, fitness: Floats, line_numbers: Sequence[Ints]) -> tup
 
     Each ordered pair counts once, so a config counts once for each of its neighbours, as in a random walk.
     """
+    correlation = _correlate_neighbours(fitness, line_numbers)
+    return _correlate_sample(codes, fitness) if correlation is None else (1, correlation)
+
+
+def _correlate_neighbours(fitness: Floats, line_numbers: Sequence[Ints]) -> float | None:
+    """Return the correlation within all pairs of neighbours, or None if there are too few pairs."""
     pair_count = fitness_sum = square_sum = product_sum = 0.0
     for line in line_numbers:
         neighbour_counts = np.bincount(line)[line] - 1.0
@@ -162,10 +170,15 @@ def correlate(codes: Ints, fitness: Floats, line_numbers: Sequence[Ints]) -> tup
         fitness_sum += (neighbour_counts * fitness).sum()
         square_sum += (neighbour_counts * fitness**2).sum()
         product_sum += (np.bincount(line, fitness) ** 2).sum() - (fitness**2).sum()
-    if pair_count >= 2 * MIN_PAIRS:
-        mean = fitness_sum / pair_count
-        variance = square_sum / pair_count - mean**2
-        return 1, float((product_sum / pair_count - mean**2) / variance) if variance > 0 else 1.0
+    if pair_count < 2 * MIN_PAIRS:
+        return None
+    mean = fitness_sum / pair_count
+    variance = square_sum / pair_count - mean**2
+    return float((product_sum / pair_count - mean**2) / variance) if variance > 0 else 1.0
+
+
+def _correlate_sample(codes: Ints, fitness: Floats) -> tuple[int | None, float | None]:
+    """Return what :func:`correlate` does, from all pairs of at most :data:`MAX_SAMPLE` configs."""
     from scipy.spatial.distance import pdist
 
     indices = np.random.default_rng(0).permutation(len(codes))[:MAX_SAMPLE]
@@ -194,16 +207,16 @@ def find_local_optima(fitness: Floats, line_numbers: Sequence[Ints]) -> Array:
     return is_optimum & ~is_isolated
 
 
-def relative_spread(codes: Ints, fitness: Floats) -> float | None:
+def compute_relative_spread(codes: Ints, fitness: Floats) -> float | None:
     """Return the mean distance between the best configs, divided by the mean distance between all configs."""
     count = max(2, math.ceil(BEST_SHARE * len(fitness)))
-    mean_distance_of_all = mean_distance(codes)
+    mean_distance_of_all = compute_mean_distance(codes)
     if not mean_distance_of_all:
         return None
-    return mean_distance(codes[np.argsort(fitness, kind="stable")[:count]]) / mean_distance_of_all
+    return compute_mean_distance(codes[np.argsort(fitness, kind="stable")[:count]]) / mean_distance_of_all
 
 
-def mean_distance(codes: Ints) -> float:
+def compute_mean_distance(codes: Ints) -> float:
     """Return the mean Hamming distance between two different rows, computed from how often each value occurs."""
     row_count = len(codes)
     equal_pairs = sum(int((np.bincount(column + 1) ** 2).sum()) - row_count for column in codes.T)

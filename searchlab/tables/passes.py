@@ -114,8 +114,8 @@ class PassTimer:
 
     def __post_init__(self) -> None:
         for block in read_journal(self.path, Block)[1]:
-            expected_trials = self.trials_in_block(block.pass_, block.number) if block.pass_ != FINAL_PASS else None
-            if expected_trials is not None and block.programs != self._hashes(expected_trials):
+            expected_trials = self.list_block_trials(block.pass_, block.number) if block.pass_ != FINAL_PASS else None
+            if expected_trials is not None and block.programs != self._list_hashes(expected_trials):
                 raise SearchlabError(f"{self.path} contains timings for other programs; remove it and run this again")
             self.again += block.key in self.blocks
             self.blocks[block.key] = block
@@ -125,7 +125,7 @@ class PassTimer:
         """The trial of median cost."""
         return sorted(self.trials, key=lambda trial: trial.cost)[len(self.trials) // 2]
 
-    def trials_in_block(self, pass_number: int, block_number: int) -> list[Trial]:
+    def list_block_trials(self, pass_number: int, block_number: int) -> list[Trial]:
         """Return the trials of a block of the pass ``pass_number``."""
         order = np.random.default_rng([self.seed, pass_number]).permutation(len(self.trials))
         return [self.trials[i] for i in order[block_number * BLOCK_SIZE : (block_number + 1) * BLOCK_SIZE]]
@@ -144,12 +144,13 @@ class PassTimer:
                 on_block(f"pass {key[0] + 1} of {self.count}", number, len(keys))
             for _ in range(MAX_TRIES):
                 self._repeat_deviating(measurer, journal, keys, on_block)
-                fastest = self.fastest()
+                fastest = self.find_fastest()
                 final = self.blocks.get((FINAL_PASS, 0))
-                if final is None or final.programs != self._hashes(fastest) or self.deviating_blocks([(FINAL_PASS, 0)]):
+                is_current = final is not None and final.programs == self._list_hashes(fastest)
+                if not is_current or self.find_deviating_blocks([(FINAL_PASS, 0)]):
                     self._time_block(measurer, journal, (FINAL_PASS, 0), fastest)
                 # The last block may have moved the overall median.
-                if not self.deviating_blocks([*keys, (FINAL_PASS, 0)]):
+                if not self.find_deviating_blocks([*keys, (FINAL_PASS, 0)]):
                     break
             on_block("the fastest, in turn", 1, 1)
             self._check_steadiness([*keys, (FINAL_PASS, 0)])
@@ -159,7 +160,7 @@ class PassTimer:
     ) -> None:
         """Repeat the blocks in ``keys`` that deviate until none does. Raises SearchlabError if some always do."""
         for _ in range(MAX_TRIES):
-            deviating = self.deviating_blocks(keys)
+            deviating = self.find_deviating_blocks(keys)
             for number, key in enumerate(deviating, 1):
                 self._time_block(measurer, journal, key)
                 on_block("blocks that deviated, again", number, len(deviating))
@@ -167,20 +168,20 @@ class PassTimer:
                 return
         self._check_steadiness(keys)
 
-    def fastest(self) -> list[Trial]:
+    def find_fastest(self) -> list[Trial]:
         """Return the trials of the fastest 2 % of the programs, but at least five, by their median over the passes."""
-        seconds = self._readings_of_passes()
+        seconds = self._collect_pass_readings()
         working = [trial for trial in self.trials if not seconds[trial.measurement.program].failed]
         working.sort(key=lambda trial: statistics.median(seconds[trial.measurement.program].seconds))
         return working[: max(5, math.ceil(FINAL_SHARE * len(self.trials)))]
 
-    def deviating_blocks(self, keys: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    def find_deviating_blocks(self, keys: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
         """Return the blocks in ``keys`` in which the sentinel or, in the median, the programs deviate too much.
 
         The sentinel is compared with its median over all blocks, and a program with its median over all passes.
         """
-        usual_sentinel_seconds = self._sentinel_level
-        readings_by_program = self._readings_of_passes()
+        usual_sentinel_seconds = self._usual_sentinel_seconds
+        readings_by_program = self._collect_pass_readings()
         usual_seconds = {
             program: statistics.median(r.seconds) for program, r in readings_by_program.items() if r.seconds
         }
@@ -188,16 +189,16 @@ class PassTimer:
             key
             for key in keys
             if abs(self.blocks[key].sentinel / usual_sentinel_seconds - 1) > MAX_DEVIATION
-            or abs(_median_ratio(self.blocks[key], usual_seconds) - 1) > MAX_DEVIATION
+            or abs(_compute_median_ratio(self.blocks[key], usual_seconds) - 1) > MAX_DEVIATION
         ]
 
     @property
-    def _sentinel_level(self) -> float:
+    def _usual_sentinel_seconds(self) -> float:
         return statistics.median(block.sentinel for block in self.blocks.values())
 
-    def readings_by_program(self) -> dict[str, ProgramReadings]:
+    def collect_readings(self) -> dict[str, ProgramReadings]:
         """Return each program's readings by hash: those from the passes or, for the fastest, those taken in turn."""
-        result = self._readings_of_passes()
+        result = self._collect_pass_readings()
         final = self.blocks[FINAL_PASS, 0]
         for index, program in enumerate(final.programs):
             if index not in final.failed:
@@ -224,7 +225,7 @@ class PassTimer:
     def _start(self) -> float:
         return min(block.time for block in self.blocks.values())
 
-    def _readings_of_passes(self) -> dict[str, ProgramReadings]:
+    def _collect_pass_readings(self) -> dict[str, ProgramReadings]:
         timed_readings: dict[str, list[tuple[float, float]]] = {}
         failure_messages: dict[str, str] = {}
         for (pass_number, _), block in sorted(self.blocks.items()):
@@ -247,7 +248,7 @@ class PassTimer:
     ) -> None:
         """Time a block and write it to the journal. Pass ``trials`` for a block that does not belong to a pass."""
         rounds = self.repeat if trials is None else FINAL_ROUNDS
-        trials = self.trials_in_block(*key) if trials is None else trials
+        trials = self.list_block_trials(*key) if trials is None else trials
         start_time = time.time()
         failure_messages: dict[int, str] = {}
         try:
@@ -268,7 +269,7 @@ class PassTimer:
             _round(statistics.median(sentinel_seconds)),
             tuple(tuple(map(_round, values)) for values in seconds),
             failure_messages,
-            self._hashes(trials),
+            self._list_hashes(trials),
         )
         self.again += key in self.blocks
         self.blocks[key] = block
@@ -299,8 +300,8 @@ class PassTimer:
 
     def _check_steadiness(self, keys: Iterable[tuple[int, int]]) -> None:
         """Raise SearchlabError if any of the blocks in ``keys`` still deviates."""
-        if deviating := self.deviating_blocks(keys):
-            ratios = [self.blocks[key].sentinel / self._sentinel_level for key in deviating]
+        if deviating := self.find_deviating_blocks(keys):
+            ratios = [self.blocks[key].sentinel / self._usual_sentinel_seconds for key in deviating]
             raise SearchlabError(
                 f"the machine is not steady: after {MAX_TRIES} tries, {len(deviating)} of {len(self.blocks)} blocks "
                 f"still deviate, by a factor of up to {max(ratios, key=lambda ratio: abs(math.log(ratio))):.2f} from "
@@ -308,11 +309,11 @@ class PassTimer:
             )
 
     @staticmethod
-    def _hashes(trials: Sequence[Trial]) -> tuple[str, ...]:
+    def _list_hashes(trials: Sequence[Trial]) -> tuple[str, ...]:
         return tuple(trial.measurement.program for trial in trials)
 
 
-def _median_ratio(block: Block, usual_seconds: Mapping[str, float]) -> float:
+def _compute_median_ratio(block: Block, usual_seconds: Mapping[str, float]) -> float:
     """Return the median ratio of the times in ``block`` to the usual times of the same programs."""
     ratios = [
         statistics.median(seconds) / usual_seconds[program]

@@ -1,10 +1,10 @@
 """Workloads: computations with fixed shapes, each with a spelling, a FLOP count, a PrimFunc and a reference result."""
 
 from .base import PACK, WORKLOADS, Argument, Packed, Workload, packed_arguments, rounding
-from .function import Function, call_with, knobs_of, maximize, minimize, pickle_with_code
+from .function import Function, call_with, list_parameter_knobs, maximize, minimize, pickle_with_code
 from .fused import Fused, fuse
 from .kernel import Kernel
-from .parse import kind_of, parse_workload, parse_workload_in_file, preset_names, restore_workload
+from .parse import parse_workload, parse_workload_in_file, preset_names, restore_workload, split_workload_name
 from .primfunc import find_operation_count, program_hash
 from .products import ACCUMULATED_IN, EPILOGUE, BatchMatmul, Conv2d, Gemm, conv2d, find_convolutions, gemm
 from .softmax import Softmax
@@ -33,8 +33,7 @@ __all__ = [
     "from_primfunc",
     "fuse",
     "gemm",
-    "kind_of",
-    "knobs_of",
+    "list_parameter_knobs",
     "maximize",
     "minimize",
     "packed_arguments",
@@ -45,4 +44,5 @@ __all__ = [
     "program_hash",
     "restore_workload",
     "rounding",
+    "split_workload_name",
 ]

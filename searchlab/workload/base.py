@@ -214,13 +214,13 @@ class Workload(ABC):
             inputs = self._signs(np.random.default_rng([seed, attempt]), 1.0)
             density = 1.0
             while max_exact < 1 << 20 and density > 1e-6:
-                results = results_of(self, {name: np.abs(value) for name, value in inputs.items()})
+                results = compute_results(self, {name: np.abs(value) for name, value in inputs.items()})
                 largest = max(float(np.abs(result.astype(np.float64)).max()) for result in results)
                 if 8 * math.sqrt(largest) <= max_exact:
                     break
                 density /= 2
                 inputs = self._signs(np.random.default_rng([seed, attempt]), density)
-            results = results_of(self, inputs)
+            results = compute_results(self, inputs)
             if not all(map(_is_whole, results)):
                 return None
             nonzero = sum(int(np.count_nonzero(result)) for result in results)
@@ -284,7 +284,7 @@ class Workload(ABC):
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
-def results_of(workload: Workload, inputs: dict[str, Array]) -> tuple[Array, ...]:
+def compute_results(workload: Workload, inputs: dict[str, Array]) -> tuple[Array, ...]:
     """Return the results of :meth:`Workload.reference` as a tuple, even if there is only one."""
     results = workload.reference(inputs)
     return results if isinstance(results, tuple) else (results,)

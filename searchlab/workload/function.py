@@ -28,7 +28,8 @@ UNITS_BY_DIRECTION: dict[str, str] = {"": RUNS, "maximize": VALUE, "minimize": N
 class Function(Kernel):
     """A Python function that measures a config and returns its cost in seconds, or any finite number.
 
-    It receives the config or, if its parameters are names of knobs, the values of these knobs (:func:`knobs_of`).
+    It receives the config or, if its parameters are names of knobs, the values of these knobs; see
+    :func:`list_parameter_knobs`.
 
     Users specify it as ``python:MODULE:NAME``, followed by ``:maximize`` or ``:minimize`` if it returns any number, or,
     in Python, by the function itself, :func:`maximize` or :func:`minimize`. Logs contain only its name, and reading
@@ -122,11 +123,11 @@ def _add_cache(function: Callable[..., Any], parameters: Mapping[str, Any]) -> A
 
 def call_with(function: Callable[..., Any], config: Mapping[str, Any]) -> Any:
     """Call a function with the knobs that its parameters name or, if they name none, with the config."""
-    knobs = knobs_of(function, config)
+    knobs = list_parameter_knobs(function, config)
     return function(**{name: config[name] for name in knobs}) if knobs else function(dict(config))
 
 
-def knobs_of(function: Callable[..., Any], knob_names: Collection[str]) -> list[str]:
+def list_parameter_knobs(function: Callable[..., Any], knob_names: Collection[str]) -> list[str]:
     """Return the knobs that a function's parameters name, or an empty list if it receives the config.
 
     Raises SearchlabError if it requires anything else.

@@ -13,7 +13,7 @@ import numpy as np
 from ..arrays import Array
 from ..errors import SearchlabError
 from .base import Argument
-from .products import BatchMatmul, Conv2d, Gemm, ProductWithEpilogue
+from .products import BatchMatmul, Conv2d, Gemm, Product
 from .tir import Tir
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ BLOCK = "epilogue"
 
 
 @dataclass(frozen=True)
-class Fused(ProductWithEpilogue):
+class Fused(Product):
     """A product followed by elementwise operations, as in ``fused-gemm:8x24x16:nt:PATH.py:gelu``.
 
     The operations are a function in TensorIR with a single block, specified as in a ``tir`` workload. Logs contain the
@@ -35,10 +35,10 @@ class Fused(ProductWithEpilogue):
     """
 
     elementwise: Tir = field(kw_only=True)
-    plain: ClassVar[type[ProductWithEpilogue]]
+    plain: ClassVar[type[Product]]
 
     @classmethod
-    def from_product(cls, product: ProductWithEpilogue, elementwise: Tir) -> Self:
+    def from_product(cls, product: Product, elementwise: Tir) -> Self:
         """Return the workload that computes ``elementwise`` of the result of ``product``, which has no epilogue."""
         return cls(**{item.name: getattr(product, item.name) for item in fields(product)}, elementwise=elementwise)
 
@@ -146,7 +146,7 @@ class FusedBatchMatmul(Fused, BatchMatmul):
     plain = BatchMatmul
 
 
-def fuse(product: ProductWithEpilogue, elementwise: Tir) -> Fused:
+def fuse(product: Product, elementwise: Tir) -> Fused:
     """Return the workload that computes ``elementwise`` of the result of ``product``."""
     kind = next(kind for kind in (FusedGemm, FusedConv2d, FusedBatchMatmul) if isinstance(product, kind.plain))
     return kind.from_product(product, elementwise)

@@ -37,7 +37,7 @@ def parse_workload(text: str | Workload | Callable[..., Any]) -> Workload:
         return text
     if not isinstance(text, str):
         return Function.from_function(text)
-    kind, spelling = kind_of(text.strip())
+    kind, spelling = split_workload_name(text.strip())
     if "/" in kind:
         return _make_preset(kind, spelling.split(":") if spelling else [])
     cls = _load_class(kind, text)
@@ -69,7 +69,7 @@ def restore_workload(text: str, content: str, path: Path) -> Workload:
         SearchlabError: If the workload cannot be created, or if this would import code that no installed package
             registers and :func:`~searchlab.plugins.trust_plugins` is not active.
     """
-    kind, spelling = kind_of(text)
+    kind, spelling = split_workload_name(text)
     if "/" in kind:
         return parse_workload(text)
     with names_from(path):
@@ -87,7 +87,7 @@ def parse_workload_in_file(text: str, path: Path) -> Workload:
         return parse_workload(text)
 
 
-def kind_of(text: str) -> tuple[str, str]:
+def split_workload_name(text: str) -> tuple[str, str]:
     """Split a workload's name into its kind, which may be ``module:Class``, and its spelling."""
     kind, _, spelling = text.partition(":")
     if kind in WORKLOADS.entry_points_by_name() or not re.match(r"[A-Za-z_]\w*(:|$)", spelling) or "/" in kind:

@@ -34,15 +34,29 @@ ACCUMULATED_IN = {
 """A mapping from the operands' dtype to the dtype of the accumulator and the result."""
 
 
+EPILOGUE = ("bias", "add", "relu")
+"""The parts of an epilogue, in order. Each name is also that of a flag, of an option in spellings, and of a block."""
+
+
 @dataclass(frozen=True)
 class Product(Workload):
     """A workload whose results are sums of products.
 
+    They may be followed by an epilogue, as in a layer of a network: bias, addition of an array, and ReLU.
+
     Attributes:
         dtype: The type of the operands, one of :data:`ACCUMULATED_IN`.
+        bias: Whether a bias is added to the result.
+        add: Whether an array of the result's shape is added next, as in a residual block.
+        relu: Whether negative results are then replaced with 0.
     """
 
     dtype: str
+    bias: bool = False
+    add: bool = False
+    relu: bool = False
+    channel_axis: ClassVar[int] = 1
+    """The axis of the result along which the bias varies."""
 
     def __post_init__(self) -> None:
         if self.dtype not in ACCUMULATED_IN:
@@ -63,10 +77,12 @@ class Product(Workload):
 
     @cached_property
     def arguments(self) -> tuple[Argument, ...]:
-        *operands, result = self.shapes
-        dtypes = [self.out_dtype if name in ("bias", "addend") else self.dtype for name in operands]
-        dtypes_by_name = dict(zip([*operands, result], [*dtypes, self.out_dtype], strict=True))
-        return tuple(Argument(name, self.shapes[name], dtype) for name, dtype in dtypes_by_name.items())
+        *_, result = self.shapes
+        wide_names = (result, "bias", "addend")
+        return tuple(
+            Argument(name, shape, self.out_dtype if name in wide_names else self.dtype)
+            for name, shape in self.shapes.items()
+        )
 
     def tolerance(self) -> tuple[float, float]:
         return rounding(self.out_dtype, self.reduction)
@@ -78,34 +94,9 @@ class Product(Workload):
 
     @property
     def suffix(self) -> str:
-        """The end of the spelling, such as ``":float16"``."""
-        return "" if self.dtype == "float32" else f":{self.dtype}"
-
-
-EPILOGUE = ("bias", "add", "relu")
-"""The parts of an epilogue, in order. Each name is also that of a flag, of an option in spellings, and of a block."""
-
-
-@dataclass(frozen=True)
-class ProductWithEpilogue(Product):
-    """A product with an optional epilogue, as in a layer of a network: bias, addition of an array, and ReLU.
-
-    Attributes:
-        bias: Whether a bias is added to the result.
-        add: Whether an array of the result's shape is added next, as in a residual block.
-        relu: Whether negative results are then replaced with 0.
-    """
-
-    bias: bool = False
-    add: bool = False
-    relu: bool = False
-    channel_axis: ClassVar[int] = 1
-    """The axis of the result along which the bias varies."""
-
-    @property
-    def suffix(self) -> str:
         """The end of the spelling, such as ``":float16:relu"``."""
-        return super().suffix + "".join(f":{name}" for name in EPILOGUE if getattr(self, name))
+        dtype = "" if self.dtype == "float32" else f":{self.dtype}"
+        return dtype + "".join(f":{name}" for name in EPILOGUE if getattr(self, name))
 
     def operands(self, result: tuple[int, ...], channels: int) -> dict[str, tuple[int, ...]]:
         """Return the shapes of the epilogue's operands, if any: the bias and the array that is added."""
@@ -145,7 +136,7 @@ class ProductWithEpilogue(Product):
 
 
 @dataclass(frozen=True)
-class MatrixProduct(ProductWithEpilogue):
+class MatrixProduct(Product):
     """``C[m, n] = A[m, k] B[k, n]``, perhaps for each element of a batch, then an optional epilogue.
 
     Attributes:
@@ -268,7 +259,7 @@ def gemm(
 
 
 @dataclass(frozen=True)
-class Conv2d(ProductWithEpilogue):
+class Conv2d(Product):
     """2-D cross-correlation in NCHW with OIHW weights, then optional ``+ bias[co]``, ``+ addend`` and ReLU.
 
     Attributes:
@@ -335,7 +326,7 @@ class Conv2d(ProductWithEpilogue):
                 return ""
             return f":{letter}{value[0]}" if value[0] == value[1] else f":{letter}{value[0]}x{value[1]}"
 
-        sizes = "x".join(str(v) for v in (self.n, self.h, self.w, self.co, self.ci, self.kh, self.kw))
+        sizes = "x".join(str(size) for size in (self.n, self.h, self.w, self.co, self.ci, self.kh, self.kw))
         padding = f":p{'x'.join(map(str, self.all_padding))}" if any(self.excess) else format_pair("p", self.padding, 0)
         geometry = format_pair("s", self.stride, 1) + padding + format_pair("d", self.dilation, 1)
         return f"{sizes}{geometry}{f':g{self.groups}' if self.groups > 1 else ''}{self.suffix}"

@@ -320,7 +320,8 @@ class Tir(Workload):
         value = twin(*inputs.values())
         twin_results = [np.asarray(result) for result in (value if isinstance(value, tuple) else (value,))]
         own_results = self.reference(inputs)
-        shapes, twin_shapes = ([list(result.shape) for result in results] for results in (own_results, twin_results))
+        shapes = [list(result.shape) for result in own_results]
+        twin_shapes = [list(result.shape) for result in twin_results]
         if shapes != twin_shapes:
             raise SearchlabError(f"{where} returns results of the shapes {twin_shapes}, but the program {shapes}")
         for number, (own_result, twin_result) in enumerate(zip(own_results, twin_results, strict=True)):

@@ -17,7 +17,7 @@ from searchlab.errors import SearchlabError, did_you_mean
 from searchlab.foreign_code import find_error_location
 from searchlab.plugins import load_attribute
 from searchlab.space import Value
-from searchlab.workload import knobs_of
+from searchlab.workload import list_parameter_knobs
 
 Values = Mapping[str, Value]
 
@@ -72,7 +72,7 @@ def parse_restriction(restriction: Restrict, knob_names: Sequence[str]) -> Restr
 
 def _from_function(function: Callable[..., Any], knob_names: Sequence[str]) -> Restriction:
     title = getattr(function, "__qualname__", repr(function))
-    if knobs := knobs_of(function, knob_names):
+    if knobs := list_parameter_knobs(function, knob_names):
         return Restriction(title, frozenset(knobs), lambda values: function(**{name: values[name] for name in knobs}))
     return Restriction(title, frozenset(knob_names), lambda values: function(dict(values)))
 

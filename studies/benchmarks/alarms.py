@@ -31,8 +31,7 @@ from pathlib import Path
 import numpy as np
 from simulation import TABLES, Runs, lucky_runs, read_tables
 
-from searchlab.analysis.contrasts import Key, ReportTests
-from searchlab.analysis.model import TestKind
+from searchlab.analysis.contrasts import Key, ReportTests, TestKind
 from searchlab.arrays import Floats
 from searchlab.stats.inference import paired_difference
 from searchlab.stats.ranks import ALPHA, rank_sum_test, round_to_largest, signed_rank_test

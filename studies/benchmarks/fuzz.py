@@ -53,7 +53,7 @@ from searchlab.suite.trajectories import (
     write_trajectories,
 )
 from searchlab.suite.verify import verify_suite
-from searchlab.tables.info import TableInfo, info_table
+from searchlab.tables.info import TableInfo, make_info_table
 
 ROOT = Path(__file__).parents[2]
 GOLDEN, FOREIGN = ROOT / "tests" / "golden" / "data", ROOT / "tests" / "exchange" / "data"
@@ -120,7 +120,7 @@ def log(path: Path) -> None:
     content = read_log(path)
     result = searchlab.load_log(path)
     describe_reliability(content)
-    info_table(TableInfo(content))
+    make_info_table(TableInfo(content))
     result.to_frame()
     call_reader(lambda: result.best)
     if len(content.records) < 100:

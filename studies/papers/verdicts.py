@@ -22,8 +22,7 @@ from typing import NamedTuple
 import msgspec
 from rich.console import Console
 
-from searchlab.analysis.claims import judge_claims
-from searchlab.analysis.model import ClaimVerdict
+from searchlab.analysis.claims import ClaimVerdict, judge_claims
 from searchlab.analysis.read import read_runs
 from searchlab.analysis.terminal import format_claims
 from searchlab.analysis.words import counted

@@ -51,7 +51,7 @@ from searchlab.stats.inference import paired_difference
 from searchlab.stats.random_search import parse_difficulty
 from searchlab.suite.trajectories import Trajectories, read_baselines, read_results
 from searchlab.tables.info import TableInfo
-from searchlab.tables.landscape import GOOD_DISTANCE, Landscape, encode, relative_spread
+from searchlab.tables.landscape import GOOD_DISTANCE, Landscape, compute_relative_spread, encode_configs
 
 Costs = Mapping[bytes, float]
 """The seconds for each config, as JSON, according to the table's statistic; infinity for a failure."""
@@ -423,7 +423,7 @@ def far_from_the_best(runs: ComparedRuns, names: Sequence[str]) -> str:
         for item in runs.values():
             shares = []
             for run in item.runs_by_strategy[name]:
-                codes = encode([Config(msgspec.json.decode(text)) for text in run.log.configs])
+                codes = encode_configs([Config(msgspec.json.decode(text)) for text in run.log.configs])
                 later = range(WARM, len(codes))
                 fastest = [np.argsort(run.log.costs[:i], kind="stable")[:4] for i in later]
                 is_far = [
@@ -451,13 +451,13 @@ def at_random(runs: ComparedRuns, walks: Sequence[Path], suites: Sequence[Suite]
         costs = np.concatenate([log.costs for log in logs])
         works = np.isfinite(costs)
         texts = np.concatenate([log.configs for log in logs])[works]
-        codes = encode([Config(msgspec.json.decode(text)) for text in texts])
+        codes = encode_configs([Config(msgspec.json.decode(text)) for text in texts])
         cells = [
             len(costs),
             1 - works.mean(),
             np.mean(costs <= item.best.seconds / (1 - GOOD_DISTANCE)),
             item.best.seconds / np.median(costs),
-            relative_spread(codes, np.log(costs[works])),
+            compute_relative_spread(codes, np.log(costs[works])),
         ]
         rows.append([f"`{item.workload}`", *format_measures(cells), *_walk(walked.get(item.workload))])
     for suite in suites:

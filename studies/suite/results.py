@@ -20,10 +20,10 @@ import numpy as np
 
 from bayes import bayesian_signed_rank
 from searchlab.analysis import summarize
-from searchlab.analysis.contrasts import pair_by_seed
+from searchlab.analysis.contrasts import Contrast, pair_by_seed
 from searchlab.analysis.measures import OverallStrategy
-from searchlab.analysis.model import Contrast, Summary, WorkloadSummary
 from searchlab.analysis.runs import ComparedRuns
+from searchlab.analysis.summary import Summary, WorkloadSummary
 from searchlab.analysis.words import format_p
 from searchlab.log.read import find_logs, read_log
 from searchlab.measure.suite import find_suite

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from searchlab.analysis.model import Contrast, TestKind
+from searchlab.analysis.contrasts import Contrast, TestKind
 from searchlab.analysis.verdict import write_answer
 from searchlab.stats.inference import paired_difference
 

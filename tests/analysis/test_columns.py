@@ -49,7 +49,7 @@ def declared(monkeypatch: pytest.MonkeyPatch) -> None:
         digits=1,
     )
     monkeypatch.setattr("searchlab.analysis.columns.RUN_COLUMNS", [*RUN_COLUMNS, first, first_lower])
-    for name in ("searchlab.analysis.model.OVERALL_COLUMNS", "searchlab.analysis.tables.OVERALL_COLUMNS"):
+    for name in ("searchlab.analysis.summary.OVERALL_COLUMNS", "searchlab.analysis.tables.OVERALL_COLUMNS"):
         monkeypatch.setattr(name, [*OVERALL_COLUMNS, estimate])
 
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from searchlab.analysis.contrasts import ReportTests, Runs, compare_pairs, count_seeds_needed
-from searchlab.analysis.model import TestKind
+from searchlab.analysis.contrasts import ReportTests, Runs, TestKind, compare_pairs, count_seeds_needed
 from searchlab.stats.ranks import holm, rank_sum_test, signed_rank_test
 from tests.support.analysis.contrasts import contrasts
 

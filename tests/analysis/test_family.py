@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from searchlab.analysis.comparison import Comparison
-from searchlab.analysis.contrasts import Key, ReportTests
-from searchlab.analysis.model import Summary, TestKind
+from searchlab.analysis.contrasts import Key, ReportTests, TestKind
 from searchlab.analysis.read import read_runs
-from searchlab.analysis.summary import summarize
+from searchlab.analysis.summary import Summary, summarize
 from searchlab.analysis.terminal import summary_table
 from searchlab.plugins import Plugin
 from searchlab.stats.ranks import holm

@@ -11,12 +11,12 @@ import optuna
 import pytest
 
 from searchlab import compare
-from searchlab.analysis.knobs import MAX_VALUES, estimate_density, find_measured_spaces
+from searchlab.analysis.knobs import MAX_VALUES, MeasuredSpace, estimate_density
 from searchlab.errors import SearchlabError
 from tests.support.analysis.logs import WORKLOAD, write
 
 
-def costs(number: int, seed: int = 0) -> dict[tuple[str, bytes], list[float]]:
+def costs(number: int, seed: int = 0) -> dict[bytes, list[float]]:
     """The tile decides most, the unroll factor a bit, the order nothing; one tile always fails."""
     random = np.random.default_rng(seed)
     by_config = {}
@@ -24,14 +24,14 @@ def costs(number: int, seed: int = 0) -> dict[tuple[str, bytes], list[float]]:
         tile, unroll, order = random.integers(1, 6), random.integers(0, 3), str(random.choice(["ij", "ji"]))
         cost = 2.0**tile + 0.5 * unroll + random.random() / 10 if tile < 5 else np.inf
         config = {"tile": [int(tile), 1], "unroll": int(unroll), "order": order, "only": 1}
-        by_config["knob", msgspec.json.encode(config)] = [float(cost)]
+        by_config[msgspec.json.encode(config)] = [float(cost)]
     return by_config
 
 
 @pytest.mark.parametrize("number", [5, 40, 400])
 def test_importances_are_those_of_optuna(number: int) -> None:
     by_config = costs(number, seed=number)
-    (space,) = find_measured_spaces(by_config, flops=10**9)
+    space = MeasuredSpace.from_costs("knob", by_config, flops=10**9)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     choices = {knob: sorted(set(values)) for knob, values in space.knobs.items()}
     distributions = {knob: optuna.distributions.CategoricalDistribution(values) for knob, values in choices.items()}
@@ -53,14 +53,12 @@ def test_a_density_sums_to_one() -> None:
 
 def test_values_have_the_throughput_of_their_configs() -> None:
     by_config = costs(60)
-    (space,) = find_measured_spaces(by_config, flops=10**9)
+    space = MeasuredSpace.from_costs("knob", by_config, flops=10**9)
     rows = {row["value"]: row for row in space.summarize_values("tile")}
     assert list(rows) == ["[1, 1]", "[2, 1]", "[3, 1]", "[4, 1]"], "those that work, in order"
-    tiles = Counter(msgspec.json.decode(config)["tile"][0] for _, config in by_config)
+    tiles = Counter(msgspec.json.decode(config)["tile"][0] for config in by_config)
     assert [row["configs"] for row in rows.values()] == [tiles[tile] for tile in range(1, 5)]
-    fastest = [
-        1 / min(c[0] for (_, k), c in by_config.items() if msgspec.json.decode(k)["tile"][0] == t) for t in (1, 2)
-    ]
+    fastest = [1 / min(c[0] for k, c in by_config.items() if msgspec.json.decode(k)["tile"][0] == t) for t in (1, 2)]
     assert [row["best"] for row in list(rows.values())[:2]] == pytest.approx(fastest)
     assert all(row["worst"] <= row["lower"] <= row["median"] <= row["upper"] <= row["best"] for row in rows.values())
     assert space.find_best_values("tile") == [f"[{tile}, 1]" for tile in range(1, 6)]
@@ -69,17 +67,17 @@ def test_values_have_the_throughput_of_their_configs() -> None:
 
 
 def test_only_the_values_with_the_fastest_programs_are_shown() -> None:
-    by_config = {("knob", b'{"tile":%d}' % tile): [1.0 + tile] for tile in range(40)}
-    by_config |= {("knob", b'{"other":1}'): [0.5]}
-    (space,) = find_measured_spaces(by_config, flops=10**9)
+    by_config = {b'{"tile":%d}' % tile: [1.0 + tile] for tile in range(40)}
+    by_config |= {b'{"other":1}': [0.5]}
+    space = MeasuredSpace.from_costs("knob", by_config, flops=10**9)
     assert [row["value"] for row in space.summarize_values("tile")] == [*map(str, range(MAX_VALUES - 1)), "-"]
 
 
 def test_small_and_large_numbers_are_in_order() -> None:
     """Once, numbers with exponents came last, as if they were words."""
     values = [1e-6, 3e-5, 0.001, 1.0, 1e20]
-    costs = {("space", msgspec.json.encode({"x": value})): [1e-3] for value in reversed(values)}
-    (space,) = find_measured_spaces(costs, 10**6)
+    costs = {msgspec.json.encode({"x": value}): [1e-3] for value in reversed(values)}
+    space = MeasuredSpace.from_costs("space", costs, 10**6)
     assert [float(value) for value in space.find_best_values("x")] == values
 
 

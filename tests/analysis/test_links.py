@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from searchlab.analysis import report
 from searchlab.analysis.publish import make_publication, publish
 from searchlab.analysis.read import read_runs
-from searchlab.analysis.report import report
 from searchlab.analysis.watch import StudyProgress
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.plan import PLAN_FILE_NAME, TOML_COPY_NAME, write_plan, write_study_copy

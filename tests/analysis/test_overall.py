@@ -11,10 +11,9 @@ import pandas as pd
 import pytest
 
 from searchlab.analysis import report
-from searchlab.analysis.model import Outcome, Overall
 from searchlab.analysis.read import read_runs
-from searchlab.analysis.summary import summarize
-from searchlab.analysis.verdict import UNFINISHED_SENTENCE, write_answer
+from searchlab.analysis.summary import Overall, summarize
+from searchlab.analysis.verdict import UNFINISHED_SENTENCE, Outcome, write_answer
 from searchlab.run.study import Study
 from tests.support.analysis.logs import write
 

@@ -14,8 +14,7 @@ import pytest
 
 import searchlab
 from searchlab.analysis import read_runs, report, summarize
-from searchlab.analysis.claims import judge_claims
-from searchlab.analysis.model import ClaimVerdict
+from searchlab.analysis.claims import ClaimVerdict, judge_claims
 from searchlab.errors import SearchlabError
 from searchlab.log.plan import Claim, write_plan
 from searchlab.run.study import Study

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import gzip
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from searchlab.analysis.model import TestKind
+from searchlab.analysis.contrasts import TestKind
 from searchlab.analysis.notes import write_measurement_notes
 from searchlab.analysis.read import read_runs
 from searchlab.analysis.summary import summarize
@@ -164,8 +165,7 @@ def test_the_share_of_nearest_answers_is_reported(tmp_path: Path) -> None:
     for strategy, nearest in (("a", 2), ("b", 0), ("c", 1)):
         path = write(tmp_path, strategy, 0, [1, 2, 3, 4])
         path.write_text(path.read_text().replace('"config"', '"nearest":true,"config"', nearest))
-    runs = read_runs(tmp_path)[WORKLOAD].runs
-    (note,) = write_measurement_notes(runs)
+    (note,) = write_measurement_notes(read_runs(tmp_path)[WORKLOAD])
     assert note.endswith(" for 50.0 % of the trials of a, 25.0 % of the trials of c.")
 
 
@@ -174,14 +174,14 @@ def test_drift_is_told_in_one_sentence_for_all_runs(tmp_path: Path) -> None:
         path = write(tmp_path, "a", seed, [1, 2, 3 + seed])
         first = 1e-3  # a run of 1 GFLOPS: see logs.WORKLOAD
         path.write_text(path.read_text().replace('"index":2', f'"sentinel":{first * ratio},"index":2'))
-    runs = read_runs(tmp_path)[WORKLOAD].runs
-    (note,) = write_measurement_notes(runs)
+    workload_runs = read_runs(tmp_path)[WORKLOAD]
+    (note,) = write_measurement_notes(workload_runs)
     assert "during 3 of 4 runs, most of all in gemm-100x100x50-knob-a-2.jsonl" in note and "0.50 times" in note
-    (note,) = write_measurement_notes(runs[:2])
+    (note,) = write_measurement_notes(replace(workload_runs, runs_by_strategy={"a": workload_runs.runs[:2]}))
     assert note.startswith(
         "The machine drifted during gemm-100x100x50-knob-a-1.jsonl, where the first program once took 1.20"
     )
-    assert write_measurement_notes(runs[:1]) == []
+    assert write_measurement_notes(replace(workload_runs, runs_by_strategy={"a": workload_runs.runs[:1]})) == []
 
 
 def test_compressed_logs_are_compared_as_others_are(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from searchlab.analysis.charts.figures import make_charts
-from searchlab.analysis.model import Outcome, Summary, WorkloadSummary
 from searchlab.analysis.read import read_runs
-from searchlab.analysis.summary import summarize
+from searchlab.analysis.summary import Summary, WorkloadSummary, summarize
+from searchlab.analysis.verdict import Outcome
 from searchlab.log.format import Final, Finalist
 from searchlab.log.read import read_log
 from searchlab.log.writer import LogWriter

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from searchlab.analysis.model import Outcome, Summary, TestKind
+from searchlab.analysis.contrasts import TestKind
 from searchlab.analysis.runs import LoggedRun, WorkloadRuns
-from searchlab.analysis.summary import summarize
+from searchlab.analysis.summary import Summary, summarize
+from searchlab.analysis.verdict import Outcome
 from searchlab.arrays import Floats
 from searchlab.log.columns import Columns
 from searchlab.log.format import Log, Record

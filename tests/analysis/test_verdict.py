@@ -3,10 +3,9 @@ from __future__ import annotations
 from pathlib import Path
 from statistics import fmean
 
-from searchlab.analysis.model import Outcome, Standing, WorkloadSummary
 from searchlab.analysis.read import read_runs
-from searchlab.analysis.summary import summarize
-from searchlab.analysis.verdict import judge_contrast
+from searchlab.analysis.summary import WorkloadSummary, summarize
+from searchlab.analysis.verdict import Outcome, Standing, judge_contrast
 from tests.support.analysis.logs import write
 
 Runs = dict[str, list[int | None]]

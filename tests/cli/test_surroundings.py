@@ -23,7 +23,7 @@ from searchlab.log.read import read_log
 from searchlab.log.writer import check_log
 from searchlab.run.study import Study
 from searchlab.run.tune import tune
-from searchlab.tables.info import TableInfo, info_table
+from searchlab.tables.info import TableInfo, make_info_table
 from tests.support.cli import searchlab
 from tests.support.logs import write_table
 
@@ -134,7 +134,7 @@ def test_a_clock_that_jumps_changes_nothing_but_dates(tmp_path: Path, monkeypatc
     assert configs == run(16, "whole.jsonl") and not check_log(tmp_path / "resumed.jsonl").problems
     charged = read_log(tmp_path / "resumed.jsonl").elapsed_seconds
     assert (charged[1:] >= charged[:-1]).all()
-    info_table(TableInfo(read_log(tmp_path / "resumed.jsonl")))
+    make_info_table(TableInfo(read_log(tmp_path / "resumed.jsonl")))
     report(tmp_path / "resumed.jsonl", out=tmp_path / "report")
     assert json.loads((tmp_path / "report" / "summary.json").read_text())
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from searchlab.costmodel.quality import (
     kendall_tau,
-    model_quality,
+    measure_quality,
     pairwise_accuracy,
     peak_score,
     rmse,
@@ -48,7 +48,7 @@ def test_metrics_without_pairs_are_undefined() -> None:
     assert np.isnan([pairwise_accuracy(single, single), pairwise_accuracy(pair, pair), kendall_tau(pair, pair)]).all()
     assert np.isnan([top_k_recall(pair, pair, 3), top_k_recall(pair, pair, 0), peak_score(pair, array(0, 0), 1)]).all()
     assert np.isnan(rmse(array(), array()))
-    quality = model_quality(single, single, 1, train_seconds=1.0, predict_seconds=2.0)
+    quality = measure_quality(single, single, 1, train_seconds=1.0, predict_seconds=2.0)
     assert (quality.pairwise_accuracy, quality.kendall_tau) == (None, None)
     assert (quality.top_k_recall, quality.peak_score, quality.rmse) == (1, 1, 0)
     assert (quality.trials, quality.k, quality.train_seconds, quality.predict_seconds) == (1, 1, 1.0, 2.0)

@@ -20,7 +20,7 @@ from searchlab.run.plan import OnChargedTrial
 from searchlab.run.study import Study
 from searchlab.space import Config
 from searchlab.tables.build import build_tables, choose_passes, plan_tables, runs_for_tables, table_study
-from searchlab.tables.info import TableInfo, named_values, versions_text
+from searchlab.tables.info import TableInfo, format_values, format_versions
 from tests.support.logs import write_table
 from tests.support.spaces.targets import UNOPTIMIZED
 
@@ -188,6 +188,6 @@ def test_info_names_the_versions_before_and_after_a_change(tmp_path: Path) -> No
     changed = replace(change, versions=before | {"numpy": "9.9"})
     log = dataclasses.replace(log, changes=(changed, replace(changed, trials=change.trials + 1)))
     assert TableInfo(log).to_json()["changes"][0] == {"trials": change.trials, "versions": changed.versions}
-    first, second = versions_text(log).split(f", then from trial {change.trials} on ")
-    assert (first, second) == (named_values(before), named_values(changed.versions)) and "numpy 9.9" in second
-    assert versions_text(log.truncate(change.trials - 1)) == first
+    first, second = format_versions(log).split(f", then from trial {change.trials} on ")
+    assert (first, second) == (format_values(before), format_values(changed.versions)) and "numpy 9.9" in second
+    assert format_versions(log.truncate(change.trials - 1)) == first

@@ -16,7 +16,7 @@ from searchlab.log.format import Header, Record
 from searchlab.log.writer import LogWriter
 from searchlab.plugins import Plugin
 from searchlab.space import Space
-from searchlab.tables.costmodels import evaluate, mean_quality
+from searchlab.tables.costmodels import compute_mean_quality, evaluate
 from searchlab.target import Target
 from searchlab.workload import parse_workload
 from searchlab_spaces.templates import KnobTemplate
@@ -81,7 +81,7 @@ def test_within_a_task_a_model_beats_guessing(toy_logs: Path) -> None:
     assert {quality.quality.trials for quality in qualities} == {45} and {
         quality.quality.k for quality in qualities
     } == {3}
-    means = mean_quality(qualities)
+    means = compute_mean_quality(qualities)
     assert list(means) == ["xgboost", "xgboost,objective=rank", "random"]
     accuracy = {name: row["pairwise_accuracy"] for name, row in means.items()}
     assert accuracy["xgboost"] > 0.75 < accuracy["xgboost,objective=rank"]
@@ -100,7 +100,7 @@ def test_the_seed_decides_what_is_held_out_and_nothing_else_does(toy_logs: Path)
 def test_by_task_each_workload_is_left_out_with_all_of_its_logs(gemm_logs: Path) -> None:
     qualities = evaluate([gemm_logs], [Plugin("lightgbm"), Plugin("random")], features="program", split="by-task")
     assert len(qualities) == 2 * 4 and {quality.quality.trials for quality in qualities} == {30}
-    means = mean_quality(qualities)
+    means = compute_mean_quality(qualities)
     assert means["lightgbm"]["pairwise_accuracy"] > 0.7 > 0.6 > means["random"]["pairwise_accuracy"]
     within_task = evaluate([gemm_logs / "0.jsonl"], [Plugin("lightgbm")], features="program")
     assert within_task[0].quality.trials == 9
@@ -109,7 +109,7 @@ def test_by_task_each_workload_is_left_out_with_all_of_its_logs(gemm_logs: Path)
 @pytest.mark.parametrize(("features", "model"), [("per-store", "pack-sum"), ("itervar", "lightgbm")])
 def test_by_task_with_features_whose_rows_differ_in_length(features: str, model: str, gemm_logs: Path) -> None:
     qualities = evaluate([gemm_logs], [Plugin(model)], features=features, split="by-task")
-    accuracy = mean_quality(qualities)[model]["pairwise_accuracy"]
+    accuracy = compute_mean_quality(qualities)[model]["pairwise_accuracy"]
     assert len(qualities) == 4 and accuracy is not None and accuracy > 0.65
 
 

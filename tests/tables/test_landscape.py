@@ -16,7 +16,7 @@ from searchlab.log.read import read_log
 from searchlab.measure.suite import find_suite
 from searchlab.space import Config
 from searchlab.tables.info import TableInfo
-from searchlab.tables.landscape import Landscape, encode, mean_distance, percent
+from searchlab.tables.landscape import Landscape, compute_mean_distance, encode_configs, format_share
 from searchlab_policies.neighbours import hamming_distance
 from tests.support.logs import write_table
 
@@ -62,7 +62,7 @@ def test_the_autocorrelation_is_that_of_random_walks(log: Log, near: list[list[i
 def test_the_spread_is_that_of_all_pairs(log: Log) -> None:
     configs = [record.trial.config for record in log.records[:60]] + [Config({"other": 1}), Config({"other": 2})]
     expected = np.mean([hamming_distance(a, b) for i, a in enumerate(configs) for j, b in enumerate(configs) if i != j])
-    assert mean_distance(encode(configs)) == pytest.approx(expected)
+    assert compute_mean_distance(encode_configs(configs)) == pytest.approx(expected)
 
 
 def test_a_sample_has_no_optima_but_a_correlation(log: Log) -> None:
@@ -78,7 +78,7 @@ def test_a_single_config_has_no_landscape(tmp_path: Path) -> None:
     assert complete.failures == 0 and complete.autocorrelation is not None and complete.autocorrelation > 0.3
     records = read_log(tmp_path / "a.jsonl")
     few = Landscape.from_log(replace(records, records=records.records[:1]), complete=False)
-    assert few.autocorrelation is None and few.rows() == {}
+    assert few.autocorrelation is None and few.describe() == {}
 
 
 def test_failures_are_a_share_of_all_and_outside_the_landscape(log: Log) -> None:
@@ -93,9 +93,9 @@ def test_the_landscape_is_on_the_card_and_in_the_facts(log: Log) -> None:
     info = TableInfo(log)
     assert info.to_json()["landscape"]["good_optima"] == info.landscape.good_optima
     card = (find_suite("v1").directory / "cards" / f"{TABLE}.md").read_text("utf-8")
-    assert all(f"| {title} | {text} |" in card for title, text in info.landscape.rows().items())
+    assert all(f"| {title} | {text} |" in card for title, text in info.landscape.describe().items())
 
 
 @pytest.mark.parametrize(("fraction", "text"), [(1.0, "100 %"), (0.997, "100 %"), (0.42, "42 %"), (0.0012, "0.12 %")])
 def test_percentages_are_not_written_as_powers_of_ten(fraction: float, text: str) -> None:
-    assert percent(fraction) == text
+    assert format_share(fraction) == text

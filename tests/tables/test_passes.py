@@ -65,13 +65,13 @@ def test_every_program_is_timed_once_per_pass_in_new_order(tmp_path: Path) -> No
     machine = Machine()
     table_passes.time(machine)
     for number in range(3):
-        order = [t.index for block in range(4) for t in table_passes.trials_in_block(number, block)]
+        order = [t.index for block in range(4) for t in table_passes.list_block_trials(number, block)]
         assert sorted(order) == list(range(100)) and order != sorted(order)
     assert (
-        table_passes.trials_in_block(0, 0) != table_passes.trials_in_block(1, 0)
-        and len(table_passes.trials_in_block(0, 3)) == 100 - 3 * BLOCK_SIZE
+        table_passes.list_block_trials(0, 0) != table_passes.list_block_trials(1, 0)
+        and len(table_passes.list_block_trials(0, 3)) == 100 - 3 * BLOCK_SIZE
     )
-    readings = table_passes.readings_by_program()
+    readings = table_passes.collect_readings()
     for trial in trials:
         assert len(readings[trial.measurement.program].seconds) == 3
         assert statistics.median(readings[trial.measurement.program].seconds) == pytest.approx(trial.cost, rel=0.05)
@@ -87,9 +87,9 @@ def test_only_blocks_with_a_slow_machine_are_timed_again(tmp_path: Path) -> None
     assert (
         table_passes.again == 2
         and machine.calls == 3 * 4 + 2 + 1
-        and not table_passes.deviating_blocks(table_passes.blocks)
+        and not table_passes.find_deviating_blocks(table_passes.blocks)
     )
-    for program, readings in table_passes.readings_by_program().items():
+    for program, readings in table_passes.collect_readings().items():
         assert max(readings.seconds) < 1.2 * 1e-6 * (1 + int(program, 16))
 
 
@@ -115,10 +115,10 @@ def test_an_unsteady_machine_gives_no_table_until_it_is_steady(tmp_path: Path) -
     with pytest.raises(SearchlabError, match="not steady.*run this again.*idle"):
         passes(tmp_path, make_trials(100)).time(Machine(lambda call: 1.0 if call % 2 else 1.4))
     table_passes = passes(tmp_path, make_trials(100))
-    assert 0 < len(table_passes.deviating_blocks(table_passes.blocks)) < 13 and len(table_passes.blocks) == 12
+    assert 0 < len(table_passes.find_deviating_blocks(table_passes.blocks)) < 13 and len(table_passes.blocks) == 12
     machine = Machine(lambda call: statistics.median(b.sentinel for b in table_passes.blocks.values()) / 51e-6)
     table_passes.time(machine)
-    assert machine.calls <= 12 * MAX_TRIES and not table_passes.deviating_blocks(table_passes.blocks)
+    assert machine.calls <= 12 * MAX_TRIES and not table_passes.find_deviating_blocks(table_passes.blocks)
 
 
 def test_the_fastest_are_timed_until_the_machine_is_steady(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_the_fastest_are_timed_until_the_machine_is_steady(tmp_path: Path) -> No
         passes(tmp_path, make_trials(100)).time(Machine(lambda call: 1.5 if call > 12 else 1.0))
     table_passes, machine = passes(tmp_path, make_trials(100)), Machine()
     table_passes.time(machine)
-    assert machine.calls == 1 and not table_passes.deviating_blocks(table_passes.blocks)
+    assert machine.calls == 1 and not table_passes.find_deviating_blocks(table_passes.blocks)
 
 
 def test_a_block_that_deviates_at_the_end_is_timed_again(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_block_that_deviates_at_the_end_is_timed_again(tmp_path: Path) -> None
     table_passes = passes(tmp_path, make_trials(100))
     machine = Exact(lambda call: 0.905 if call == 5 else 1.0 if call < 7 else 1.01)
     table_passes.time(machine)
-    assert machine.calls == 12 + 1 + 1 and not table_passes.deviating_blocks(table_passes.blocks)
+    assert machine.calls == 12 + 1 + 1 and not table_passes.find_deviating_blocks(table_passes.blocks)
 
 
 def test_a_killed_build_goes_on_and_a_torn_line_is_timed_again(tmp_path: Path) -> None:
@@ -162,10 +162,10 @@ def test_a_program_that_fails_in_a_pass_is_a_failure_of_its_own(tmp_path: Path) 
     trials = make_trials(40)
     table_passes = passes(tmp_path, trials)
     table_passes.time(Machine(broken=[trials[3].measurement.program]))
-    readings = table_passes.readings_by_program()
+    readings = table_passes.collect_readings()
     assert [p for p, r in readings.items() if r.failed] == [trials[3].measurement.program]
     assert readings[trials[3].measurement.program].failed == "it crashed"
-    assert trials[3] not in table_passes.fastest() and len(table_passes.blocks[FINAL_PASS, 0].programs) == 5
+    assert trials[3] not in table_passes.find_fastest() and len(table_passes.blocks[FINAL_PASS, 0].programs) == 5
     (tmp_path / "passes.jsonl").unlink()
     with pytest.raises(SearchlabError, match="the sentinel program now fails"):
         passes(tmp_path, trials).time(Machine(broken=[table_passes.sentinel.measurement.program]))

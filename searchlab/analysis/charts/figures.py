@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import compress
 from typing import Any, NamedTuple
@@ -14,10 +14,11 @@ from ...log.columns import QUALITY_METRICS as QUALITY_FIELDS
 from ...stats.curves import Band, compute_band
 from ...stats.inference import ROPE
 from ...units import VALUES, convert_throughput
+from ..contrasts import Contrast
 from ..knobs import MAX_VALUES, MeasuredSpace
 from ..measures import AREA
-from ..model import Contrast, Overall, Summary, WorkloadSummary
 from ..runs import PART_COUNT, BudgetParts, By, ComparedRuns, LoggedRun, WorkloadRuns, average_defined
+from ..summary import Overall, Summary, WorkloadSummary
 from ..words import counted, fill_template, format_p_equation, format_percent
 from .vegalite import (
     GROUP_COLOURS,
@@ -32,8 +33,8 @@ from .vegalite import (
     make_box_chart,
     make_forest_chart,
     make_heat_map,
+    make_importance_chart,
     make_layer,
-    make_share_chart,
 )
 
 AXIS_TITLES: dict[By, str] = {"trials": "trials", "seconds": "seconds of search and measurement"}
@@ -67,7 +68,7 @@ def make_charts(summary: Summary, comparison: ComparedRuns) -> dict[str, dict[st
     workloads = [workload_summary.workload for workload_summary in summary.workloads]
     charts: dict[str, list[Chart]] = {workload: [] for workload in ("", *workloads)}
     if summary.overall:
-        charts[""] = make_overall_charts(summary.overall, workloads, comparison, styles)
+        charts[""] = make_overall_charts(summary.overall, comparison, styles)
     for workload_summary in summary.workloads:
         if workload_summary.strategies:
             workload = workload_summary.workload
@@ -77,8 +78,7 @@ def make_charts(summary: Summary, comparison: ComparedRuns) -> dict[str, dict[st
         main_charts = charts["" if summary.overall else workloads[0]]
         main_charts.insert(1, _make_difference_chart(contrasts, styles, scope))
     if len(workloads) > 1 and (differences := list_workload_differences(summary)):
-        groups = group_workloads(summary, comparison)
-        charts[""].append(_make_workload_chart(differences, workloads, groups, styles))
+        charts[""].append(_make_workload_chart(differences, group_workloads(comparison), styles))
     return {workload: _drop_empty_charts(workload_charts) for workload, workload_charts in charts.items()}
 
 
@@ -172,37 +172,23 @@ def _make_convergence_chart(
     workload_summary: WorkloadSummary, workload_runs: WorkloadRuns, styles: LineStyles
 ) -> Chart:
     unit, strategies = workload_summary.unit, workload_runs.strategies
-    best_gflops = workload_summary.best.gflops if workload_summary.best else 0.0
     title, digits = f"best {unit} so far", 3 if unit in VALUES else 1
-    levels: list[Level] = []
-    if best_gflops and workload_summary.target_gflops:
-        best, target = (convert_throughput(gflops, unit) for gflops in (best_gflops, workload_summary.target_gflops))
-        fraction = workload_summary.target_gflops / best_gflops
-        levels = [
-            Level(round_value(best), f"best known {best:.{digits}f}"),
-            Level(round_value(target), f"{format_percent(fraction)} of the best known"),
-        ]
+    levels = _make_best_levels(workload_summary, digits)
     start, sharing_strategies = workload_runs.shared_random_start
     which = "all" if len(sharing_strategies) == len(strategies) else f"{len(sharing_strategies)} of {len(strategies)}"
     shade = Level(start, f"random start shared by {which} strategies: {counted(start, 'trial')}") if start else None
     views: dict[str, Spec] = {}
     for by in sorted(AXIS_TITLES, key=lambda by: by != workload_runs.by):  # what is tested comes first
-        bands = {
-            row.strategy: _convert_band(strategies[row.strategy].bands[by], unit) for row in workload_summary.strategies
-        }
+        bands = {name: _convert_band(strategies[name].bands[by], unit) for name in workload_summary.by_strategy}
         positions = np.concatenate([band.x for band in bands.values()])
         sampled_positions = np.union1d(sample_values(positions), [band.x[-1] for band in bands.values()])
         rows = [row for name, band in bands.items() for row in _sample_band(name, band, sampled_positions)]
-        look: dict[str, Any] = {"levels": levels, "shade": shade if by == "trials" else None, "digits": digits}
-        views[by] = LineChart(rows, styles, AXIS_TITLES[by], title, **look).spec
-    if best_gflops:
-        rows = [
-            row
-            for name, strategy_runs in strategies.items()
-            for run in strategy_runs.runs
-            for row in _make_seed_line(name, run, unit)
-        ]
-        views["each seed"] = LineChart(rows, styles, "trials", title, levels=levels).spec
+        shown_shade = shade if by == "trials" else None
+        chart = LineChart(rows, styles, AXIS_TITLES[by], title, levels=levels, shade=shown_shade, digits=digits)
+        views[by] = chart.spec
+    runs = [run for strategy_runs in strategies.values() for run in strategy_runs.runs]
+    rows = [row for run in runs for row in _make_seed_line(run, unit)]
+    views["each seed"] = LineChart(rows, styles, "trials", title, levels=levels).spec
     description = fill_template(
         _CONVERGENCE,
         seed_count=max(len(row.seeds) for row in workload_summary.strategies),
@@ -212,38 +198,41 @@ def _make_convergence_chart(
     return Chart("convergence", "Convergence", description, views)
 
 
+def _make_best_levels(workload_summary: WorkloadSummary, digits: int) -> list[Level]:
+    """Return the best known throughput and the target, if any program is known."""
+    best, target_gflops, unit = workload_summary.best, workload_summary.target_gflops, workload_summary.unit
+    if not best or not target_gflops:
+        return []
+    best_value, target = convert_throughput(best.gflops, unit), convert_throughput(target_gflops, unit)
+    return [
+        Level(round_value(best_value), f"best known {best_value:.{digits}f}"),
+        Level(round_value(target), f"{format_percent(target_gflops / best.gflops)} of the best known"),
+    ]
+
+
 def _convert_band(band: Band, unit: str) -> Band:
     return Band(band.x, *(convert_throughput(edge, unit) for edge in (band.lower, band.median, band.upper)))
 
 
-def _make_seed_line(strategy: str, run: LoggedRun, unit: str) -> list[DataRow]:
+def _make_seed_line(run: LoggedRun, unit: str) -> list[DataRow]:
     """Return the rows of one run: the trials, from 1, at which it found a faster program, and its last trial."""
     improvements = np.flatnonzero(np.diff(run.curve, prepend=0.0) > 0)
     indices = np.union1d(improvements, [len(run.curve) - 1]).astype(np.int64)
     indices = indices[run.curve[indices] > 0]
     points = zip((indices + 1).tolist(), round_values(convert_throughput(run.curve[indices], unit)), strict=True)
-    return [{"strategy": strategy, "seed": run.seed, "x": x, "y": y} for x, y in points]
+    return [{"strategy": run.strategy, "seed": run.seed, "x": x, "y": y} for x, y in points]
 
 
 def _make_model_chart(workload_summary: WorkloadSummary, workload_runs: WorkloadRuns, styles: LineStyles) -> Chart:
     """Return the chart of cost models, which is empty if no strategy has one whose predictions were scored."""
-    bands_by_strategy = {
-        row.strategy: _summarize_model_rounds(workload_runs.strategies[row.strategy].compared_runs)
-        for row in workload_summary.strategies
-    }
     views: dict[str, Spec] = {}
     for metric in METRICS:
-        bands = {
-            name: bands_by_metric[metric.field]
-            for name, bands_by_metric in bands_by_strategy.items()
-            if metric.field in bands_by_metric
-        }
+        rows = []
+        for name in workload_summary.by_strategy:
+            if band := _compute_quality_band(workload_runs.strategies[name].compared_runs, metric.field):
+                rows += _make_line(name, band.x, band.median, band.lower, band.upper, steps=False)
         views[metric.field] = LineChart(
-            [
-                row
-                for name, band in bands.items()
-                for row in _make_line(name, band.x, band.median, band.lower, band.upper, steps=False)
-            ],
+            rows,
             styles,
             "trials",
             metric.title,
@@ -261,17 +250,12 @@ def _make_model_chart(workload_summary: WorkloadSummary, workload_runs: Workload
     )
 
 
-def _summarize_model_rounds(runs: Sequence[LoggedRun]) -> dict[str, Band]:
-    """Return the quartiles over seeds of each defined metric, at the last trial (from 1) of each batch."""
+def _compute_quality_band(runs: Sequence[LoggedRun], field: str) -> Band | None:
+    """Return the quartiles over seeds of a metric, at the last trial (from 1) of each batch, or None without values."""
     ends = np.concatenate([run.log.rated_trials for run in runs]) + 1.0
-    qualities = np.concatenate([run.log.qualities for run in runs])
-    bands = {}
-    for metric in METRICS:
-        values = qualities[:, QUALITY_FIELDS.index(metric.field)]
-        defined = ~np.isnan(values)
-        if defined.any():
-            bands[metric.field] = compute_band(ends[defined], values[defined])
-    return bands
+    values = np.concatenate([run.log.qualities for run in runs])[:, QUALITY_FIELDS.index(field)]
+    is_defined = ~np.isnan(values)
+    return compute_band(ends[is_defined], values[is_defined]) if is_defined.any() else None
 
 
 def _make_budget_charts(budget_parts: Mapping[str, BudgetParts], styles: LineStyles) -> list[Chart]:
@@ -282,13 +266,13 @@ def _make_budget_charts(budget_parts: Mapping[str, BudgetParts], styles: LineSty
         styles: The styles of the lines.
     """
 
-    def draw_view(field: str, quantity: str, scale: float = 100.0, digits: int = 0, **look: Any) -> Spec:
+    def draw_view(field: str, quantity: str, scale: float = 100.0, digits: int = 0, **options: Any) -> Spec:
         x = 100 * (np.arange(PART_COUNT) + 0.5) / PART_COUNT
         lines = [
             _make_line(name, x, scale * getattr(parts, field), steps=False) for name, parts in budget_parts.items()
         ]
         rows = [row for line in lines for row in line]
-        return LineChart(rows, styles, "% of the budget", quantity, steps=False, digits=digits, **look).spec
+        return LineChart(rows, styles, "% of the budget", quantity, steps=False, digits=digits, **options).spec
 
     has_fill_ins = any(np.nansum(parts.fill_in_shares) for parts in budget_parts.values())  # not in older logs
     budget = Chart(
@@ -316,25 +300,21 @@ def _make_budget_charts(budget_parts: Mapping[str, BudgetParts], styles: LineSty
 
 def make_space_charts(spaces: Sequence[MeasuredSpace], unit: str) -> list[Chart]:
     """Return the charts of which knobs matter in each space, and of how good their values are."""
+    spaces_by_name = {space.space if len(spaces) > 1 else "": space for space in spaces}
     importance_views: dict[str, Spec] = {}
     value_views: dict[str, Spec] = {}
     pair_views: dict[str, Spec] = {}
-    for space in spaces:
-        name = space.space if len(spaces) > 1 else ""
+    for name, space in spaces_by_name.items():
         knobs = list(space.importances)
         if knobs:
-            importance_rows = [{"knob": knob, "share": round(share, 4)} for knob, share in space.importances.items()]
-            importance_views[name] = make_share_chart(importance_rows, "knob", "importance")
+            importance_views[name] = make_importance_chart(space.importances)
         for knob in knobs[:MAX_KNOBS]:
-            value_views[f"{name}: {knob}" if name else knob] = make_box_chart(
-                _round_rows(space.summarize_values(knob), unit), knob, unit
-            )
+            rows = _round_rows(space.summarize_values(knob), unit)
+            value_views[f"{name}: {knob}" if name else knob] = make_box_chart(rows, knob, unit)
         if len(knobs) > 1:
-            axes = {"other": knobs[1], "value": knobs[0]}
-            values_by_axis = {field: (knob, space.find_best_values(knob)) for field, knob in axes.items()}
-            pair_views[name] = make_heat_map(
-                _round_rows(space.summarize_values(knobs[0], knobs[1]), unit), values_by_axis, unit
-            )
+            rows = _round_rows(space.summarize_values(*knobs[:2]), unit)
+            values_by_knob = {knob: space.find_best_values(knob) for knob in knobs[:2]}
+            pair_views[name] = make_heat_map(rows, values_by_knob, unit)
     return [
         Chart(
             "importances",
@@ -373,13 +353,11 @@ def _round_rows(rows: Sequence[DataRow], unit: str) -> list[DataRow]:
 # All workloads
 
 
-def make_overall_charts(
-    overall: Overall, workloads: Sequence[str], comparison: ComparedRuns, styles: LineStyles
-) -> list[Chart]:
+def make_overall_charts(overall: Overall, comparison: ComparedRuns, styles: LineStyles) -> list[Chart]:
     """Return the charts of the strategies that ran on every workload."""
     budget_parts = {}
     for row in overall.strategies:
-        parts_by_workload = [comparison[workload].strategies[row.strategy].budget_parts for workload in workloads]
+        parts_by_workload = [runs.strategies[row.strategy].budget_parts for runs in comparison.values()]
         budget_parts[row.strategy] = BudgetParts(*average_defined(np.array(parts_by_workload), axis=0))
     return _make_budget_charts(budget_parts, styles)
 
@@ -397,9 +375,7 @@ def _make_difference_row(contrast: Contrast) -> DataRow:
 
 
 def _make_difference_chart(contrasts: Sequence[Contrast], styles: LineStyles, scope: str) -> Chart:
-    strategies = list(
-        dict.fromkeys(strategy for contrast in contrasts for strategy in (contrast.first, contrast.second))
-    )
+    strategies = list(dict.fromkeys(strategy for contrast in contrasts for strategy in contrast.pair))
     colour = STRATEGY | {
         "scale": {"domain": strategies, "range": [styles.colour(strategy) for strategy in strategies]},
         "legend": None,
@@ -432,29 +408,28 @@ def list_workload_differences(summary: Summary) -> list[DataRow]:
     ]
 
 
-def group_workloads(summary: Summary, comparison: ComparedRuns) -> list[str]:
+def group_workloads(comparison: ComparedRuns) -> dict[str, str]:
     """Return the group of each workload: those of its kind, spaces and numbers of threads that differ."""
     properties = []
-    for workload_summary in summary.workloads:
-        headers = [run.log.header for run in comparison[workload_summary.workload].runs]
+    for workload_runs in comparison.values():
+        headers = [run.log.header for run in workload_runs.runs]
         thread_counts = sorted({int(header.target.get("num-cores", 1)) for header in headers})
         spaces = ", ".join(sorted({header.space_name for header in headers}))
         workload_kind = headers[0].workload.partition(":")[0]
         properties.append((workload_kind, spaces, ", ".join(counted(count, "thread") for count in thread_counts)))
     differs = [len(set(column)) > 1 for column in zip(*properties, strict=True)]
-    return [", ".join(compress(values, differs)) for values in properties]
+    groups = (", ".join(compress(values, differs)) for values in properties)
+    return dict(zip(comparison, groups, strict=True))
 
 
-def _make_workload_chart(
-    differences: Sequence[DataRow], workloads: Sequence[str], groups: Sequence[str], styles: LineStyles
-) -> Chart:
+def _make_workload_chart(differences: Sequence[DataRow], groups: Mapping[str, str], styles: LineStyles) -> Chart:
     """Return the chart of a strategy's differences from another on each workload, both of which the reader can choose.
 
     For ``differences`` and ``groups``, see :func:`list_workload_differences` and :func:`group_workloads`.
     """
     rows = [
         {"workload": number, "name": name, "link": f"#w{number}", "group": group}
-        for number, (name, group) in enumerate(zip(workloads, groups, strict=True))
+        for number, (name, group) in enumerate(groups.items())
     ]
     names = [
         name
@@ -465,7 +440,7 @@ def _make_workload_chart(
     strategies = sorted(names, key=lambda name: (name != styles.subject, styles.ranking.index(name)))
     if strategies[0] == references[0]:
         strategies = [*strategies[1:], strategies[0]]
-    y, colour = _make_name_axis(), _make_group_colours(groups)
+    y, colour = _make_name_axis(), _make_group_colours(groups.values())
     of_workload = {"data": {"values": rows}, "key": "workload", "fields": ["name", "link", "group"]}
     by_size = [{"field": field, "order": "descending"} for field in ("mean", "difference")]
     mean = {"x": {"field": "mean", "type": "quantitative"}, "y": y, "color": colour}
@@ -502,7 +477,7 @@ def _make_name_axis() -> Spec:
     return {"field": "name", "type": "nominal", "title": None, "sort": sort, "axis": axis}
 
 
-def _make_group_colours(groups: Sequence[str]) -> Spec:
+def _make_group_colours(groups: Collection[str]) -> Spec:
     names = sorted({*groups})
     legend = {"orient": "bottom", "columns": 2, "symbolOpacity": 1, "symbolLimit": 0}
     return {

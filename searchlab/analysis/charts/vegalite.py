@@ -23,8 +23,8 @@ import platformdirs
 from ...errors import SearchlabError
 from ...files import file_name, write_file
 from ...stats.inference import ROPE
-from ..model import Summary
 from ..runs import RANDOM_POLICY, ComparedRuns, list_strategies
+from ..summary import Summary
 
 if TYPE_CHECKING:
     import altair
@@ -119,14 +119,14 @@ class LineStyles:
         return cls(names, subject, highlighted, ranking, opponents)
 
     @cached_property
-    def looks(self) -> dict[str, tuple[int, int]]:
+    def style_indices(self) -> dict[str, tuple[int, int]]:
         """The indices of the colour and dashes of each strategy.
 
         They depend only on its name, and thus are the same in all reports, unless a highlighted strategy has this
         colour or, for strategies that are not highlighted, another strategy has both. The subject alone has the first
         colour.
         """
-        looks = {self.subject: (0, 0)} if self.subject else {}
+        indices_by_name = {self.subject: (0, 0)} if self.subject else {}
         for name in sorted(set(self.names) - {self.subject}, key=lambda name: (name not in self.highlighted, name)):
             number = crc32(f"{COLOUR_SALT}{name}".encode())
             options = [
@@ -135,18 +135,18 @@ class LineStyles:
                 for dash in range(len(DASHES))
             ]
             if name in self.highlighted:
-                colours = {colour for colour, _ in looks.values()}
-                unique = (look for look in options if look[0] not in colours)
+                colours = {colour for colour, _ in indices_by_name.values()}
+                unused = (indices for indices in options if indices[0] not in colours)
             else:
-                unique = (look for look in options if look not in looks.values())
-            looks[name] = next(unique, options[0])
-        return looks
+                unused = (indices for indices in options if indices not in indices_by_name.values())
+            indices_by_name[name] = next(unused, options[0])
+        return indices_by_name
 
     def colour(self, name: str) -> str:
-        return COLOURS[self.looks[name][0]]
+        return COLOURS[self.style_indices[name][0]]
 
     def dash(self, name: str) -> list[float]:
-        return DASHES[self.looks[name][1]]
+        return DASHES[self.style_indices[name][1]]
 
     def references(self, names: Iterable[str]) -> list[str]:
         """Sort ``names`` as strategies to compare with: opponents in registered contrasts, random search, the best."""
@@ -161,9 +161,9 @@ class Level(NamedTuple):
     name: str
 
 
-def make_layer(kind: str, encoding: Spec, **look: Any) -> Spec:
-    """Return a layer with marks of a kind, whose properties are ``look``."""
-    return {"mark": {"type": kind} | look, "encoding": encoding}
+def make_layer(kind: str, encoding: Spec, **properties: Any) -> Spec:
+    """Return a layer with marks of a kind, which have these ``properties``."""
+    return {"mark": {"type": kind} | properties, "encoding": encoding}
 
 
 # Lines
@@ -200,14 +200,13 @@ class LineChart:
         """The specification, which is empty without rows."""
         if not self.rows:
             return {}
-        is_band = "lower" in self.rows[0] and not self.by_seed
-        layers: list[Spec] = [
-            *([_make_shade(self.shade, self.first if self.is_logarithmic else 0)] if self.shade else []),
-            *_make_level_lines(self.levels),
-            *([make_layer("area", self.band_encoding, **self.mark)] if is_band else []),
-            make_layer("line", self.line_encoding, **self.mark) | {"params": self.line_params},
-            *([] if self.by_seed else [_make_readout(self.names, self.x, steps=self.steps, digits=self.digits)]),
-        ]
+        layers = [] if self.shade is None else [_make_shade(self.shade, self.first if self.is_logarithmic else 0)]
+        layers += _make_level_lines(self.levels)
+        if "lower" in self.rows[0]:
+            layers.append(make_layer("area", self.band_encoding, **self.mark))
+        layers.append(make_layer("line", self.line_encoding, **self.mark) | {"params": self.line_params})
+        if not self.by_seed:
+            layers.append(_make_readout(self.names, self.x, steps=self.steps, digits=self.digits))
         chart: Spec = {"data": {"values": self.rows}, "height": HEIGHT, "layer": layers}
         if self.relative:
             chart["params"] = [_make_selection("reference", "each strategy minus ", self.styles.references(self.names))]
@@ -314,8 +313,8 @@ def _make_selection(name: str, label: str, options: Sequence[str]) -> Spec:
 def _make_shade(end: Level, start: float) -> Spec:
     x = {"datum": start, "type": "quantitative"}
     area = make_layer("rect", {"x": x, "x2": {"datum": end.value}}, color=GREY, opacity=0.12)
-    look = {"align": "left", "baseline": "bottom", "dx": 5, "dy": -4, "color": GREY}
-    label = make_layer("text", {"x": x, "y": {"value": "height"}}, text=end.name, **look)
+    text_properties = {"align": "left", "baseline": "bottom", "dx": 5, "dy": -4, "color": GREY}
+    label = make_layer("text", {"x": x, "y": {"value": "height"}}, text=end.name, **text_properties)
     return {"data": {"values": [{}]}, "layer": [area, label]}
 
 
@@ -445,14 +444,14 @@ def _make_arrow(channels: Spec, text: str, field: str, test: str) -> Spec:
     )
 
 
-def make_share_chart(rows: Sequence[DataRow], name: str, quantity: str) -> Spec:
-    """Return a bar for each of ``rows``, which have a ``name`` and a ``share``."""
-    y = {"field": name, "type": "nominal", "title": None, "sort": None}
-    x: Spec = {"field": "share", "type": "quantitative", "title": quantity, "axis": {"format": ".0%"}}
+def make_importance_chart(importances: Mapping[str, float]) -> Spec:
+    """Return a bar for each knob."""
+    y = {"field": "knob", "type": "nominal", "title": None, "sort": None}
+    x: Spec = {"field": "share", "type": "quantitative", "title": "importance", "axis": {"format": ".0%"}}
     text = {"field": "share", "format": ".0%"}
     return {
-        "data": {"values": rows},
-        "height": ROW_HEIGHT * len(rows),
+        "data": {"values": [{"knob": knob, "share": round(share, 4)} for knob, share in importances.items()]},
+        "height": ROW_HEIGHT * len(importances),
         "layer": [
             make_layer("bar", {"x": x, "y": y}, color=GROUP_COLOURS[0]),
             make_layer("text", {"x": x, "y": y, "text": text}, align="left", dx=4, color=GREY),
@@ -467,9 +466,11 @@ def make_box_chart(rows: Sequence[DataRow], name: str, unit: str) -> Spec:
     columns = ("value", "configs", "failed", "worst", "lower", "median", "upper", "best")
     tooltip = [{"field": column} for column in columns]
 
-    def box(kind: str, start: str, end: str = "", **look: Any) -> Spec:
+    def box(kind: str, start: str, end: str = "", **properties: Any) -> Spec:
         encoding: Spec = {"y": y, "x": x | {"field": start}, "tooltip": tooltip}
-        return make_layer(kind, encoding | ({"x2": {"field": end}} if end else {}), color=GROUP_COLOURS[0], **look)
+        return make_layer(
+            kind, encoding | ({"x2": {"field": end}} if end else {}), color=GROUP_COLOURS[0], **properties
+        )
 
     return {
         "data": {"values": rows},
@@ -483,14 +484,14 @@ def make_box_chart(rows: Sequence[DataRow], name: str, unit: str) -> Spec:
     }
 
 
-def make_heat_map(rows: Sequence[DataRow], axes: Mapping[str, tuple[str, Sequence[str]]], unit: str) -> Spec:
-    """Return a coloured cell for each pair of values. ``axes`` has the title and the values of each axis."""
-    x, y = (
-        {"field": field, "type": "nominal", "title": title, "sort": list(values)}
-        for field, (title, values) in axes.items()
-    )
+def make_heat_map(rows: Sequence[DataRow], values_by_knob: Mapping[str, Sequence[str]], unit: str) -> Spec:
+    """Return a coloured cell for each pair of values of two knobs: ``value`` of the first, and ``other``."""
+    y, x = [
+        {"field": field, "type": "nominal", "title": knob, "sort": list(values)}
+        for field, (knob, values) in zip(("value", "other"), values_by_knob.items(), strict=True)
+    ]
     colour = {"field": "best", "type": "quantitative", "title": unit, "scale": {"scheme": "viridis", "zero": False}}
-    tooltip = [{"field": field, "title": title} for field, (title, _) in axes.items()]
+    tooltip = [{"field": axis["field"], "title": axis["title"]} for axis in (x, y)]
     tooltip += [{"field": column} for column in ("best", "median", "configs", "failed")]
     return {
         "data": {"values": rows},
@@ -503,19 +504,20 @@ def make_heat_map(rows: Sequence[DataRow], axes: Mapping[str, tuple[str, Sequenc
 
 
 def extract_data(charts: Mapping[str, Chart], prefix: str) -> dict[str, Any]:
-    """Return the specifications of all views by chart, and their data by name, which begins with ``prefix``.
+    """Return the specifications of all views by chart, and their data by name. Both names begin with ``prefix``.
 
     The data are columns, which take half as many bytes as rows.
     """
     names: dict[int, str] = {}
     data: dict[str, dict[str, list[Any]]] = {}
-    specs: dict[str, dict[str, Spec]] = {key: {} for key in charts}
+    specs: dict[str, dict[str, Spec]] = {}
     for key, chart in charts.items():
+        chart_specs = specs.setdefault(f"{prefix}-{key}", {})
         for view, spec in chart.views.items():
             rows = spec.get("data", {}).get("values", [])
             name = names.setdefault(id(rows), f"{prefix}-{len(names)}")
             data[name] = {field: [row[field] for row in rows] for field in rows[0]} if rows else {}
-            specs[key][view] = spec | {"data": {"name": name}}
+            chart_specs[view] = spec | {"data": {"name": name}}
     return {"data": data, "charts": specs}
 
 

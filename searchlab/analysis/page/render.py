@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.resources import files
-from itertools import permutations
 from typing import Any, NamedTuple
 
 import msgspec
@@ -24,12 +23,11 @@ from ...log.format import DEFAULT_CONFIG_MARKER, Header
 from ...log.plan import read_study_copies
 from ...plugins import Plugin
 from ..charts.vegalite import COLOURS, Chart, LineStyles, bundle_javascript, extract_data
-from ..columns import Column, Table, Tables, make_rank_column
+from ..columns import Tables, add_test_columns
 from ..knobs import MeasuredSpace
-from ..measures import Row
-from ..model import Contrast, Summary, WorkloadSummary, find_contrast
-from ..runs import RANDOM_POLICY, BestProgram, ComparedRuns, LoggedRun, WorkloadRuns
-from ..verdict import UNFINISHED_SENTENCE, judge_contrast
+from ..runs import BestProgram, ComparedRuns, LoggedRun, WorkloadRuns
+from ..summary import Summary, WorkloadSummary
+from ..verdict import UNFINISHED_SENTENCE
 from ..words import counted, format_number, format_percent, format_ranges, listed, name_area
 
 WATCH_SCRIPT = "watch.js"  # the script of pages that are served
@@ -46,38 +44,38 @@ def render_page(
     templates = make_environment()
     templates.globals |= {
         "numbers": {name: number for number, name in enumerate(styles.names)},
-        "looks": {name: "c{} d{}".format(*styles.looks[name]) for name in styles.names},
-        "own": styles.subject,
+        "style_classes": {name: "c{} d{}".format(*styles.style_indices[name]) for name in styles.names},
+        "subject": styles.subject,
         "area": name_area(summary.by),
         "several": len(summary.workloads) > 1,
-        "so_far": UNFINISHED_SENTENCE,
+        "unfinished_sentence": UNFINISHED_SENTENCE,
     }
-    sections = [
-        _make_section(item, runs[item.workload], charts[item.workload], f"w{number}")
-        for number, item in enumerate(summary.workloads)
-    ]
-    section_template = templates.get_template("section.html.jinja")
-    overall_charts = {f"all-{key}": chart for key, chart in charts[""].items()}
     overall = summary.overall
-    ranking = overall and add_test_columns(overall.make_table(Tables.PAGE), overall.contrasts, overall.ranks)
     return templates.get_template("report.html.jinja").render(
         **make_page_assets("sort.js", "report.js", *([WATCH_SCRIPT] if version else []), draws_charts=True),
         version=version,
-        data=embed_json({"strategies": styles.names, "lit": styles.highlighted, "colours": COLOURS}),
+        data=embed_json({"strategies": styles.names, "highlighted": styles.highlighted, "colours": COLOURS}),
         summary=summary,
         names=styles.names,
-        lit=styles.highlighted,
+        highlighted=styles.highlighted,
         legend=[*styles.highlighted, *(name for name in styles.names if name not in styles.highlighted)],
-        sections=[section | {"html": Markup(section_template.render(section))} for section in sections],
+        sections=[
+            _make_section(
+                f"w{number}", workload_summary, runs[workload_summary.workload], charts[workload_summary.workload]
+            )
+            for number, workload_summary in enumerate(summary.workloads)
+        ],
         overall=overall,
-        strategies=ranking,
+        overall_table=overall and add_test_columns(overall.make_table(Tables.PAGE), overall.contrasts, overall.ranks),
         charts=charts,
-        shared=compress_json(extract_data(overall_charts, "all")),
-        knob=describe_most_important_knob(runs),
+        overall_chart_data=compress_json(extract_data(charts[""], "all")),
+        most_important_knob=describe_most_important_knob(runs),
         strategy_settings=describe_settings(runs),
         studies=[
             (encodable(f"{path.parent.name}/{path.name}"), text)
-            for path, text in read_study_copies(run.log.path for item in runs.values() for run in item.runs)
+            for path, text in read_study_copies(
+                run.log.path for workload_runs in runs.values() for run in workload_runs.runs
+            )
         ],
     )
 
@@ -127,21 +125,19 @@ def _read_asset(name: str) -> str:
 
 
 def _make_section(
-    workload_summary: WorkloadSummary, runs: WorkloadRuns, charts: Mapping[str, Chart], name: str
+    section_id: str, workload_summary: WorkloadSummary, runs: WorkloadRuns, charts: Mapping[str, Chart]
 ) -> dict[str, Any]:
-    """Return the values that a section's template needs."""
+    """Return the values that the template of a workload's section needs."""
     return {
-        "id": name,
-        "item": workload_summary,
+        "id": section_id,
+        "workload_summary": workload_summary,
         "charts": charts,
         "programs": find_best_programs(runs),
-        "strategies": add_test_columns(workload_summary.make_table(Tables.PAGE), workload_summary.contrasts)
-        if workload_summary.strategies
-        else None,
-        "costs": workload_summary.make_table(Tables.COSTS),
-        "facts": describe_measurement(runs.runs),
+        "ranking_table": add_test_columns(workload_summary.make_table(Tables.PAGE), workload_summary.contrasts),
+        "cost_table": workload_summary.make_table(Tables.COSTS),
+        "measurement_facts": describe_measurement(runs.runs),
         "knobs": describe_important_knobs(runs.spaces),
-        "data": compress_json(extract_data({f"{name}-{key}": chart for key, chart in charts.items()}, name)),
+        "chart_data": compress_json(extract_data(charts, section_id)),
     }
 
 
@@ -150,52 +146,13 @@ def find_best_programs(runs: WorkloadRuns) -> list[BestProgram]:
 
     If several programs are equally fast, the one with the lowest seed is chosen.
     """
-    program_lists = (
-        [run.best_program for run in strategy_runs if run.best_program]
-        for strategy_runs in runs.runs_by_strategy.values()
-    )
-    best = [
-        min(programs, key=lambda program: (-program.gflops, program.seed)) for programs in program_lists if programs
-    ]
-    return sorted(best, key=lambda program: (-program.gflops, program.strategy))
-
-
-def add_test_columns(table: Table[Row], contrasts: Sequence[Contrast], ranks: Mapping[str, float] = {}) -> Table[Row]:
-    """Return the table of strategies, in which the outcomes of tests, and the average ``ranks``, follow the area."""
-    names = [row.strategy for row in table.rows]
-    verdict_by_strategy = {
-        name: judge_contrast(contrast) for name in names if (contrast := find_contrast(contrasts, name, RANDOM_POLICY))
-    }
-    tested = {name for contrast in contrasts if contrast.adjusted_p is not None for name in contrast.pair}
-    ahead = {pair for contrast in contrasts for pair in permutations(contrast.pair) if contrast.is_ahead(*pair)}
-    better = {name: [opponent for opponent in names if (name, opponent) in ahead] for name in tested}
-    worse = {name: [opponent for opponent in names if (opponent, name) in ahead] for name in tested}
-    columns = [
-        Column[Row](
-            "",
-            lambda row: verdict_by_strategy.get(row.strategy),
-            title="than\nrandom",
-            meaning="Whether it is significantly better or worse than random search.",
-            is_optional=True,
-        ),
-        _make_opponents_column("better", better),
-        _make_opponents_column("worse", worse),
-        make_rank_column(ranks),
-    ]
-    return table.insert(1, columns)
-
-
-def _make_opponents_column(word: str, opponents: Mapping[str, Sequence[str]]) -> Column[Any]:
-    """Return the column with the number of strategies than which each strategy is significantly better or worse."""
-    return Column(
-        "",
-        lambda row: len(opponents[row.strategy]) if row.strategy in opponents else None,
-        title=f"{word}\nthan",
-        meaning=f"The number of strategies than which it is significantly {word}; click it for their names.",
-        is_optional=True,
-        higher_is_better=word == "better",
-        list_names=lambda row: opponents.get(row.strategy, []),
-    )
+    best_by_strategy: dict[str, BestProgram] = {}
+    for program in sorted(
+        (run.best_program for run in runs.runs if run.best_program),
+        key=lambda program: (-program.gflops, program.strategy, program.seed),
+    ):
+        best_by_strategy.setdefault(program.strategy, program)
+    return list(best_by_strategy.values())
 
 
 def describe_most_important_knob(comparison: ComparedRuns) -> str:
@@ -205,12 +162,9 @@ def describe_most_important_knob(comparison: ComparedRuns) -> str:
     """
     spaces = [space for workload_runs in comparison.values() for space in workload_runs.spaces if space.importances]
     has_several_spaces = len({space.space for space in spaces}) > 1
-    most_important_knobs = [next(iter(space.importances)) for space in spaces]
-    if has_several_spaces:
-        most_important_knobs = [
-            f"{knob} ({space.space})" for knob, space in zip(most_important_knobs, spaces, strict=True)
-        ]
-    counts = Counter(most_important_knobs)
+    counts = Counter(
+        next(iter(space.importances)) + (f" ({space.space})" if has_several_spaces else "") for space in spaces
+    )
     texts = [f"{knob} on {counted(count, 'workload')}" for knob, count in counts.most_common()]
     return listed(texts) if len(comparison) > 1 else ""
 
@@ -260,22 +214,22 @@ class Settings(NamedTuple):
 
 def describe_settings(comparison: ComparedRuns) -> list[dict[str, Any]]:
     """Return a row for each way in which a strategy was run, with the workloads if it was run in several ways."""
-    by_settings: dict[Settings, dict[str, list[LoggedRun]]] = {}
+    runs_by_settings: dict[Settings, list[LoggedRun]] = {}
     for workload_runs in comparison.values():
-        for strategy, runs in workload_runs.runs_by_strategy.items():
-            settings = _make_settings(strategy, runs[0].log.header)
-            by_settings.setdefault(settings, {})[workload_runs.workload] = list(runs)
-    ways = Counter(settings.strategy for settings in by_settings)
+        for strategy, strategy_runs in workload_runs.runs_by_strategy.items():
+            settings = _make_settings(strategy, strategy_runs[0].log.header)
+            runs_by_settings.setdefault(settings, []).extend(strategy_runs)
+    ways = Counter(settings.strategy for settings in runs_by_settings)
     rows = []
-    for settings, by_workload in sorted(by_settings.items()):
-        runs = [run for strategy_runs in by_workload.values() for run in strategy_runs]
+    for settings, runs in sorted(runs_by_settings.items()):
         lengths = [run.log.trial_count for run in runs]
+        workloads = list(dict.fromkeys(run.workload for run in runs))
         rows.append(
             settings._asdict()
             | {
                 "seeds": format_ranges(run.seed for run in runs),
                 "trials": " to ".join(map(str, sorted({min(lengths), max(lengths)}))),
-                "on": listed(list(by_workload)) if ways[settings.strategy] > 1 else "",
+                "on": listed(workloads) if ways[settings.strategy] > 1 else "",
             }
         )
     return rows
@@ -303,8 +257,8 @@ def _format_mapping(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{key} {value if isinstance(value, str) else json.dumps(value)}" for key, value in values.items())
 
 
-def describe_measurement(runs: Sequence[LoggedRun]) -> list[tuple[str, str]]:
-    """Return names and texts that describe how runs were measured, with all variants if their logs differ."""
+def describe_measurement(runs: Sequence[LoggedRun]) -> dict[str, str]:
+    """Return texts that describe how runs were measured, by title, with all variants if their logs differ."""
     headers = [run.log.header for run in runs]
     days = sorted({time.strftime("%Y-%m-%d", time.gmtime(header.created)) for header in headers if header.created})
     texts_by_name = {
@@ -318,7 +272,7 @@ def describe_measurement(runs: Sequence[LoggedRun]) -> list[tuple[str, str]]:
         "made on": [" to ".join(dict.fromkeys((days[0], days[-1])))] if days else [],
     }
     variants = {name: list(dict.fromkeys(filter(None, texts))) for name, texts in texts_by_name.items()}
-    return [(name, "; or ".join(texts)) for name, texts in variants.items() if texts]
+    return {name: "; or ".join(texts) for name, texts in variants.items() if texts}
 
 
 def _format_versions(run: LoggedRun) -> str:

@@ -124,7 +124,7 @@ def test_the_legend_of_a_chart_fades_a_strategy_everywhere(view: Browser) -> Non
     labels = "[...document.querySelectorAll('#w0-convergence .role-legend-label text')]"
     view.run(f"{labels}.find(text => text.textContent === 'random').setAttribute('id', 'entry')")
     view.click("#entry")
-    wait_until(view, "!lit.has('random')")
+    wait_until(view, "!highlighted.has('random')")
     assert view.run("document.querySelector(\"[data-toggle='3']\").getAttribute('aria-pressed')") == "false"
     for chart in ("w0-convergence", "w1-convergence"):
         assert lines(view, chart)["random"] < 0.3 and lines(view, chart)["guided"] == 1

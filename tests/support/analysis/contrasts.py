@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import combinations
 
-from searchlab.analysis.contrasts import ReportTests, Runs, compare_pairs
-from searchlab.analysis.model import Contrast
+from searchlab.analysis.contrasts import Contrast, ReportTests, Runs, compare_pairs
 
 
 def contrasts(values: Mapping[str, Runs], untested: Mapping[tuple[str, str], str] = {}) -> list[Contrast]:

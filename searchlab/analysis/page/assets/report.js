@@ -1,10 +1,10 @@
 "use strict";
 // What the page does, without a request: draws charts as they come into view, and follows the legend and the selects.
 
-const { strategies, lit: first, colours } = JSON.parse(document.getElementById("data").textContent);
+const { strategies, highlighted: initiallyHighlighted, colours } = JSON.parse(document.getElementById("data").textContent);
 const data = {}; // the charts' data as columns by name, and their specifications by chart and view
 const specifications = {};
-const lit = new Set(first); // the highlighted strategies
+const highlighted = new Set(initiallyHighlighted);
 const chosen = { views: [], only: false, strategies: {} }; // the latest view comes last; strategies by parameter
 const near = new Set(); // the charts in view, or nearly
 const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -30,14 +30,14 @@ function specify(figure) {
   let text = JSON.stringify(views[view]);
   if (dark.matches && !paper) colours.forEach((colour, i) => (text = text.replaceAll(colour, css(`--c${i}`))));
   const spec = JSON.parse(text);
-  const highlighted = strategies.filter((strategy) => lit.has(strategy));
+  const names = strategies.filter((strategy) => highlighted.has(strategy));
   for (const [param] of (spec.layer ?? []).flatMap((layer) => (layer.params ? [layer.params] : []))) {
-    param.value = highlighted.map((strategy) => ({ strategy }));
+    param.value = names.map((strategy) => ({ strategy }));
     for (const { color } of spec.layer.map((layer) => layer.encoding ?? {})) {
-      if (color?.legend) Object.assign(color.legend, { values: highlighted.filter((name) => color.scale.domain.includes(name)), columns: 1 });
+      if (color?.legend) Object.assign(color.legend, { values: names.filter((name) => color.scale.domain.includes(name)), columns: 1 });
     }
   }
-  if (chosen.only && text.includes('"field":"strategy"')) spec.transform = [...(spec.transform ?? []), { filter: { field: "strategy", oneOf: highlighted } }];
+  if (chosen.only && text.includes('"field":"strategy"')) spec.transform = [...(spec.transform ?? []), { filter: { field: "strategy", oneOf: names } }];
   if (narrow()) for (const { text, color, fill } of (spec.layer ?? []).map((layer) => layer.encoding ?? {})) {
     if (text?.field === "text") text.field = "p"; // which is short
     for (const channel of [color, fill?.condition]) if (channel?.legend) channel.legend.columns = 1;
@@ -95,7 +95,7 @@ async function draw(figure) {
   }
   if (!("highlighted" in view.getState().signals)) return;
   view.addSignalListener("highlighted", (_, { strategy = [] }) => {
-    for (const name of view.scale("color").domain()) lit[strategy.includes(name) ? "add" : "delete"](name);
+    for (const name of view.scale("color").domain()) highlighted[strategy.includes(name) ? "add" : "delete"](name);
     refresh();
   });
 }
@@ -103,19 +103,19 @@ async function draw(figure) {
 // Returns the highlighted strategies' values, the highest first as in the chart, after what else a tooltip contains.
 function formatTooltip(values, escape) {
   const value = ([name, text]) => (strategies.includes(name) ? parseFloat(text.replace("\u2212", "-")) : Infinity);
-  const shown = Object.entries(values).filter(([name]) => lit.has(name) || !strategies.includes(name));
+  const shown = Object.entries(values).filter(([name]) => highlighted.has(name) || !strategies.includes(name));
   shown.sort((a, b) => value(b) - value(a) || 0);
   return `<table>${shown.map(([name, text]) => `<tr><td class="key">${escape(name)}</td><td>${escape(text)}</td></tr>`).join("")}</table>`;
 }
 
 // Returns what a chart's appearance depends on.
-const state = () => JSON.stringify([[...lit], chosen, dark.matches, document.body.clientWidth, paper]);
+const state = () => JSON.stringify([[...highlighted], chosen, dark.matches, document.body.clientWidth, paper]);
 
 function refresh() {
-  const faint = strategies.filter((name) => !lit.has(name));
+  const faint = strategies.filter((name) => !highlighted.has(name));
   const rules = chosen.only ? faint.map((name) => `[data-strategy="${strategies.indexOf(name)}"] { display: none !important; }`) : [];
   sheet.replaceSync(rules.join("\n"));
-  for (const button of all("[data-toggle]")) button.setAttribute("aria-pressed", String(lit.has(strategies[button.dataset.toggle])));
+  for (const button of all("[data-toggle]")) button.setAttribute("aria-pressed", String(highlighted.has(strategies[button.dataset.toggle])));
   for (const button of all("#only")) {
     button.setAttribute("aria-pressed", String(chosen.only));
     button.hidden = !faint.length;
@@ -132,7 +132,7 @@ document.addEventListener("click", ({ target }) => {
   const row = target.closest("tr[data-strategy] > th .name");
   const toggle = button?.dataset.toggle ?? row?.closest("tr").dataset.strategy;
   if (toggle !== undefined) {
-    if (!lit.delete(strategies[toggle])) lit.add(strategies[toggle]);
+    if (!highlighted.delete(strategies[toggle])) highlighted.add(strategies[toggle]);
     refresh();
   } else if (button?.id === "only") {
     chosen.only = !chosen.only;

@@ -9,7 +9,7 @@
   function reload() {
     if (has_report) {
       const open = all("details[id][open]").map((details) => details.id);
-      sessionStorage.setItem(kept, JSON.stringify({ highlighted: [...lit], chosen, open }));
+      sessionStorage.setItem(kept, JSON.stringify({ highlighted: [...highlighted], chosen, open }));
     }
     location.reload();
   }
@@ -19,8 +19,8 @@
     sessionStorage.removeItem(kept);
     if (!before) return;
     for (const id of before.open) document.getElementById(id)?.setAttribute("open", "");
-    lit.clear();
-    for (const name of before.highlighted) if (strategies.includes(name)) lit.add(name);
+    highlighted.clear();
+    for (const name of before.highlighted) if (strategies.includes(name)) highlighted.add(name);
     Object.assign(chosen, before.chosen);
     refresh();
   }

@@ -6,13 +6,13 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
 from ..arrays import Floats
 from ..units import VALUES
+from .contrasts import Contrast
 from .knobs import format_knob
 from .runs import PART_COUNT, BudgetParts, StrategyRuns, WorkloadRuns, average_defined
 from .words import fill_template
@@ -54,18 +54,29 @@ _KNOB = """
 """
 
 
-class _Pair(NamedTuple):
-    """The runs of two strategies on a workload."""
+class Explanation(msgspec.Struct, frozen=True):
+    """A difference between two strategies in practice; see :func:`describe_speedup` and :func:`explain`.
 
-    workload_runs: WorkloadRuns
-    loser_runs: StrategyRuns
-    winner_runs: StrategyRuns
+    Attributes:
+        size: How much faster the best programs are; empty if a strategy has found none.
+        why: Why the worse strategy loses; empty if the difference is not significant.
+    """
+
+    size: str
+    why: str
 
 
-def _pair_runs(loser: str, winner: str, comparison: Sequence[WorkloadRuns]) -> list[_Pair]:
-    """Return the runs of both strategies on each workload on which both ran."""
+def explain_contrast(contrast: Contrast, comparison: Sequence[WorkloadRuns]) -> Explanation:
+    """Explain the difference between two strategies, given the runs on each workload."""
+    loser, winner = contrast.pair[::-1] if contrast.difference.value > 0 else contrast.pair
+    why = explain(loser, winner, comparison) if contrast.is_significant else ""
+    return Explanation(describe_speedup(loser, winner, comparison), why)
+
+
+def _pair_runs(loser: str, winner: str, comparison: Sequence[WorkloadRuns]) -> list[tuple[StrategyRuns, StrategyRuns]]:
+    """Return the runs of both strategies, the loser's first, on each workload on which both ran."""
     return [
-        _Pair(workload_runs, workload_runs.strategies[loser], workload_runs.strategies[winner])
+        (workload_runs.strategies[loser], workload_runs.strategies[winner])
         for workload_runs in comparison
         if {loser, winner} <= workload_runs.strategies.keys()
     ]
@@ -83,12 +94,13 @@ def explain(loser: str, winner: str, comparison: Sequence[WorkloadRuns]) -> str:
     if not pairs:
         return ""
     # The axes are workloads, strategies, fields of BudgetParts, and parts of the budget.
-    budget_parts = np.array([[pair.loser_runs.budget_parts, pair.winner_runs.budget_parts] for pair in pairs])
+    budget_parts = np.array([[runs.budget_parts for runs in pair] for pair in pairs])
     lost_areas = budget_parts[:, 1, 0] - budget_parts[:, 0, 0]
     if not lost_areas.sum() > 0:
         return ""
     order = np.argsort(-lost_areas.sum(axis=1))
-    worst = [f"{pairs[index].workload_runs.workload} ({-lost_areas[index].mean():+.3f})" for index in order[:MAX_FACTS]]
+    workloads = [loser_runs.workload.workload for loser_runs, _ in pairs]
+    worst = [f"{workloads[index]} ({-lost_areas[index].mean():+.3f})" for index in order[:MAX_FACTS]]
     start, end = _find_main_part(lost_areas.mean(axis=0))
     trial_shares = average_defined(budget_parts[:, :, 1:, start:end], axis=(0, 3))
     trial_differences = _describe_trials(winner, trial_shares)
@@ -105,7 +117,7 @@ def explain(loser: str, winner: str, comparison: Sequence[WorkloadRuns]) -> str:
     sentences = [
         fill_template(_LOSS, **facts),
         fill_template(_TRIALS, **facts) if trial_differences else "",
-        _describe_knob(winner, pairs[order[0]], len(pairs)),
+        _describe_knob(*pairs[int(order[0])], workload_count=len(pairs)),
     ]
     return " ".join(filter(None, sentences))
 
@@ -136,13 +148,12 @@ def _describe_trials(winner: str, trial_shares: Floats) -> list[str]:
     ][:MAX_FACTS]
 
 
-def _describe_knob(winner: str, pair: _Pair, workload_count: int) -> str:
+def _describe_knob(loser_runs: StrategyRuns, winner_runs: StrategyRuns, workload_count: int) -> str:
     """Return the value of an important knob in the fastest config that the loser tried less often than the winner."""
-    workload_runs, loser_runs, winner_runs = pair
-    spaces = [space for space in workload_runs.spaces if space.space == loser_runs.space == winner_runs.space]
-    if not spaces:
+    if loser_runs.space != winner_runs.space:
         return ""
-    space = spaces[0]
+    workload_runs = winner_runs.workload
+    space = workload_runs.runs_by_space[winner_runs.space].measured_space
     fastest = space.throughput.argmax()
     values = {knob: space.knobs[knob][fastest] for knob in list(space.importances)[:MAX_FACTS]}
     shares = [
@@ -156,7 +167,7 @@ def _describe_knob(winner: str, pair: _Pair, workload_count: int) -> str:
         return ""
     return fill_template(
         _KNOB,
-        winner=winner,
+        winner=winner_runs.strategy,
         workload=workload_runs.workload,
         workload_count=workload_count,
         knob=knob,
@@ -184,16 +195,12 @@ def describe_speedup(loser: str, winner: str, comparison: Sequence[WorkloadRuns]
         comparison: The runs on each workload.
     """
     timed_runs = [workload_runs for workload_runs in comparison if workload_runs.unit not in VALUES]
-    pairs = [
-        pair
-        for pair in _pair_runs(loser, winner, timed_runs)
-        if _find_throughput(pair.loser_runs) and _find_throughput(pair.winner_runs)
-    ]
+    pairs = [pair for pair in _pair_runs(loser, winner, timed_runs) if all(map(_find_throughput, pair))]
     if not pairs:
         return ""
-    ratios = [_find_throughput(pair.winner_runs) / _find_throughput(pair.loser_runs) for pair in pairs]
+    ratios = [_find_throughput(winner_runs) / _find_throughput(loser_runs) for loser_runs, winner_runs in pairs]
     gain = math.exp(np.log(ratios).mean()) - 1
-    shares = [_find_budget_share_to_match(pair.loser_runs, pair.winner_runs) for pair in pairs]
+    shares = [_find_budget_share_to_match(loser_runs, winner_runs) for loser_runs, winner_runs in pairs]
     budget_share_to_match = float(np.median(shares))
     return fill_template(
         _SPEEDUP,

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from searchlab.analysis import read_runs
-from searchlab.analysis.why import describe_speedup, explain
+from searchlab.analysis.explanations import describe_speedup, explain
 from tests.support.analysis.logs import WORKLOAD, write
 
 SECOND_WORKLOAD = "gemm:100x100x500"
