@@ -16,9 +16,10 @@ from ..analysis.contrasts import count_seeds_needed
 from ..analysis.runs import ComparedRuns
 from ..analysis.watch import StudyProgress, WatchServer
 from ..analysis.words import counted
+from ..console import format_duration
 from ..errors import RunsFailed, SearchlabError
 from ..executors.contract import EXECUTORS, choose_executor, count_jobs
-from ..log.forecast import Forecast, RunStatus, forecast, format_duration, sum_forecasts
+from ..log.forecast import Forecast, RunStatus, forecast, sum_forecasts
 from ..log.lease import is_locked
 from ..log.writer import OtherRun
 from ..options import Jobs, Trials

@@ -122,10 +122,3 @@ def _estimate_remainder(status: RunStatus, sums: Floats | None) -> tuple[float, 
     if charged and math.isfinite(seconds):
         trials = min(trials, seconds // (charged / trials_done) + 1)
     return trials, trials * trial_seconds / wait_count
-
-
-def format_duration(seconds: float) -> str:
-    """Format an approximate duration in a suitable unit."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
