@@ -13,8 +13,7 @@ from typing import Any, Self
 import msgspec
 import numpy as np
 
-from ..arrays import Array, Floats
-from ..log.columns import make_object_array
+from ..arrays import Array, Floats, make_object_array
 from ..stats.curves import compute_gflops, quartiles
 
 TOP_FRACTION = 0.1  # the fraction of all configs in which important knobs have other values than elsewhere

@@ -17,9 +17,10 @@ from typing import Any, BinaryIO
 import msgspec
 import numpy as np
 
+from ..arrays import make_object_array
 from ..errors import SearchlabError, warn
 from ..files import FileMissing, open_file, read_each, replace_file
-from .columns import OTHER_ARRAYS, TRIAL_ARRAYS, Columns, make_object_array, read_columns
+from .columns import OTHER_ARRAYS, TRIAL_ARRAYS, Columns, read_columns
 from .format import Changed, Ended, Final, Header
 
 CACHE_FILE_NAME = "log-cache.npz"

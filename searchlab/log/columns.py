@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import msgspec
 import numpy as np
 
-from ..arrays import Array, Floats, Ints
+from ..arrays import Array, Floats, Ints, make_object_array
 from ..records import FAILURES
 from .format import Changed, ConfigJson, Ended, Final, Header, Log, LoggedTrials
 from .read import read_log
@@ -149,13 +148,6 @@ class Columns(LoggedTrials):
             ended=None,
             changes=(),
         )
-
-
-def make_object_array(values: Sequence[Any]) -> Array:
-    """Return ``values`` as an array of objects, shape (values,)."""
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    return array
 
 
 def read_columns(path: Path) -> Columns:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from ..arrays import Array, Floats, Ints
+from ..arrays import Array, Floats, Ints, make_object_array
 from ..records import FAILURES
 from ..units import convert_throughput
-from .columns import Columns, make_object_array
+from .columns import Columns
 
 if TYPE_CHECKING:
     import pandas as pd
