@@ -112,7 +112,6 @@ def run(
         return
     if not quiet and any(not run.settings.replays for run in runs):
         say(f"see the results so far in a browser: searchlab watch {logs_dir}", err)
-    failure = comparison = None
     with interruptible():
         try:
             results = loaded_study.run(
@@ -123,25 +122,28 @@ def run(
                 discard=discard,
                 progress=progress_console(quiet, verbose, console),
             )
-        except RunsFailed as error:
-            failure = error
+        except RunsFailed:
+            if shard_count == 1:
+                with suppress(SearchlabError):  # none of the runs may have a trial
+                    _report_runs(loaded_study, logs_dir, quiet, full, as_json)
+            raise
         if shard_count == 1:
-            try:
-                with working("writing the report", quiet):
-                    comparison = Comparison(read_study_runs(loaded_study, logs_dir), loaded_study.spec.claims)
-                    comparison.save(report_directory(logs_dir))
-            except SearchlabError:
-                if failure is None:
-                    raise
-    if comparison is not None and as_json:
+            _report_runs(loaded_study, logs_dir, quiet, full, as_json)
+        else:
+            shard_text = f"all {len(results)} runs of shard {shard_number} of {shard_count} are complete in {logs_dir}"
+            say(f"{shard_text}. {_describe_other_shards(logs_dir)}", console)
+
+
+def _report_runs(study: Study, logs_dir: Path, quiet: bool, full: bool, as_json: bool) -> None:
+    """Write the report on the runs of ``study``, and print its tables or JSON."""
+    with working("writing the report", quiet):
+        comparison = Comparison(read_study_runs(study, logs_dir), study.spec.claims)
+        report_dir = report_directory(logs_dir)
+        comparison.save(report_dir)
+    if as_json:
         say_json(comparison.summary.to_json())
-    elif comparison is not None:
-        show_report(comparison.summary, logs_dir / "report", full=full)
-    if failure is not None:
-        raise failure
-    if shard_count > 1:
-        shard_text = f"all {len(results)} runs of shard {shard_number} of {shard_count} are complete in {logs_dir}"
-        say(f"{shard_text}. {_describe_other_shards(logs_dir)}", console)
+    else:
+        show_report(comparison.summary, report_dir, full=full)
 
 
 def _describe_other_shards(logs_dir: Path) -> str:
