@@ -163,15 +163,18 @@ def _say_forecast(study: Study, runs: Sequence[Run], logs_dir: Path, on_this_mac
     def refuse(_: Run, error: OtherRun) -> None:
         refusals.append(str(error))
 
-    own_runs, all_runs = (
-        [replace(run, log_path=logs_dir / run.log_path) for run in group] for group in (runs, study.plan().runs)
-    )
+    own_runs = [replace(run, log_path=logs_dir / run.log_path) for run in runs]
+    all_runs = [replace(run, log_path=logs_dir / run.log_path) for run in study.plan().runs]
     opened_runs = open_runs(own_runs, all_runs, on_this_machine, refuse)
-    logs = [(run, run.existing_log) for run in opened_runs]
-    code_changes = [run.changes_since(log) for run, log in logs if log and log.records and not run.is_current(log)]
+    code_changes = [
+        run.changes_since(log)
+        for run in opened_runs
+        if (log := run.existing_log) and log.records and not run.is_current(log)
+    ]
     runs_by_log = {run.log: run for run in study.planned_runs()}
     run_statuses = [
-        RunStatus.from_log(runs_by_log[run.log_path.as_posix()], log) for run, (_, log) in zip(runs, logs, strict=True)
+        RunStatus.from_log(runs_by_log[run.log_path.as_posix()], opened_run.existing_log)
+        for run, opened_run in zip(runs, opened_runs, strict=True)
     ]
     console = err if as_json else out
     if refusals:
