@@ -113,7 +113,6 @@ def run(
         return
     if not quiet and any(not run.settings.replays for run in runs):
         say(f"see the results so far in a browser: searchlab watch {logs_dir}", err)
-    failure = comparison = None
     with interruptible():
         try:
             results = loaded_study.run(
@@ -124,25 +123,28 @@ def run(
                 discard=discard,
                 progress=progress_console(quiet, verbose, console),
             )
-        except RunsFailed as error:
-            failure = error
+        except RunsFailed:
+            if shard_count == 1:
+                with suppress(SearchlabError):  # none of the runs may have a trial
+                    _report_runs(loaded_study, logs_dir, quiet, full, as_json)
+            raise
         if shard_count == 1:
-            try:
-                with working("writing the report", quiet):
-                    comparison = Comparison(read_study_runs(loaded_study, logs_dir), loaded_study.spec.claims)
-                    comparison.save(report_directory(logs_dir))
-            except SearchlabError:
-                if failure is None:
-                    raise
-    if comparison is not None and as_json:
+            _report_runs(loaded_study, logs_dir, quiet, full, as_json)
+        else:
+            shard_text = f"all {len(results)} runs of shard {shard_number} of {shard_count} are complete in {logs_dir}"
+            say(f"{shard_text}. {_describe_other_shards(logs_dir)}", console)
+
+
+def _report_runs(study: Study, logs_dir: Path, quiet: bool, full: bool, as_json: bool) -> None:
+    """Write the report on the runs of ``study``, and print its tables or JSON."""
+    with working("writing the report", quiet):
+        comparison = Comparison(read_study_runs(study, logs_dir), study.spec.claims)
+        report_dir = report_directory(logs_dir)
+        comparison.save(report_dir)
+    if as_json:
         say_json(comparison.summary.to_json())
-    elif comparison is not None:
-        show_report(comparison.summary, logs_dir / "report", full=full)
-    if failure is not None:
-        raise failure
-    if shard_count > 1:
-        shard_text = f"all {len(results)} runs of shard {shard_number} of {shard_count} are complete in {logs_dir}"
-        say(f"{shard_text}. {_describe_other_shards(logs_dir)}", console)
+    else:
+        show_report(comparison.summary, report_dir, full=full)
 
 
 def _describe_other_shards(logs_dir: Path) -> str:
@@ -162,15 +164,18 @@ def _say_forecast(study: Study, runs: Sequence[Run], logs_dir: Path, on_this_mac
     def refuse(_: Run, error: OtherRun) -> None:
         refusals.append(str(error))
 
-    own_runs, all_runs = (
-        [replace(run, log_path=logs_dir / run.log_path) for run in group] for group in (runs, study.plan().runs)
-    )
+    own_runs = [replace(run, log_path=logs_dir / run.log_path) for run in runs]
+    all_runs = [replace(run, log_path=logs_dir / run.log_path) for run in study.plan().runs]
     opened_runs = open_runs(own_runs, all_runs, on_this_machine, refuse)
-    logs = [(run, run.existing_log) for run in opened_runs]
-    code_changes = [run.changes_since(log) for run, log in logs if log and log.records and not run.is_current(log)]
+    code_changes = [
+        run.changes_since(log)
+        for run in opened_runs
+        if (log := run.existing_log) and log.records and not run.is_current(log)
+    ]
     runs_by_log = {run.log: run for run in study.planned_runs()}
     run_statuses = [
-        RunStatus.from_log(runs_by_log[run.log_path.as_posix()], log) for run, (_, log) in zip(runs, logs, strict=True)
+        RunStatus.from_log(runs_by_log[run.log_path.as_posix()], opened_run.existing_log)
+        for run, opened_run in zip(runs, opened_runs, strict=True)
     ]
     console = err if as_json else out
     if refusals:

@@ -375,8 +375,9 @@ def _read_t4(path: Path, document: dict[str, Any], omissions: list[str]) -> Fore
         result = _convert(fields, _T4Result, problem)
         _check_objective(path, result.objectives)
         file_config = _read_t4_result(path, problem, number, result, seconds_per_unit)
-        config, first_config = file_config.config, (configs or [file_config])[0].config
-        if not config or None in config.values() or config.keys() != first_config.keys():
+        config = file_config.config
+        has_other_names = bool(configs) and config.keys() != configs[0].config.keys()
+        if not config or None in config.values() or has_other_names:
             raise SearchlabError(
                 f"{problem}: its configuration {result.configuration!r} has different parameters or invalid values"
             )
@@ -413,7 +414,9 @@ def _find_t4_time(result: _T4Result, runtimes: Sequence[NonNegativeTime]) -> tup
     times = [measurement for measurement in result.measurements if measurement.name == "time"]
     if times and times[-1].value is not msgspec.UNSET:
         return times[-1].value, times[-1].unit
-    return statistics.fmean(runtime or 0.0 for runtime in runtimes) if runtimes else None, None
+    if runtimes:
+        return statistics.fmean(runtime or 0.0 for runtime in runtimes), None
+    return None, None
 
 
 def _seconds_per_unit(path: Path, unit: Any) -> float:

@@ -161,7 +161,8 @@ class _BuildBatch(JobBatch[ConfigBuild]):
         return None
 
     def receive_answer(self, process: MeasuringWorker, build: ConfigBuild) -> None:
-        match process.recv(Failed, *((Built, messages.Skipped) if build.program_hash else (messages.Scheduled,))):
+        answer_types = (Built, messages.Skipped) if build.program_hash else (messages.Scheduled,)
+        match process.recv(Failed, *answer_types):
             case messages.Scheduled(program_hash):
                 build.program_hash = program_hash
                 self.mark_busy(process, build, self.timeout)  # compiling has its own time limit

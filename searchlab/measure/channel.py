@@ -158,20 +158,14 @@ def wait_for_answers(sources: Sequence[Any], deadlines: Sequence[Deadline] = ())
         deadlines: The time limits that count this wait.
     """
     # The operating system does not report data that a channel has already read.
-    buffered_sources = [source for source in sources if isinstance(source, Channel) and source.poll()]
-    seconds = (
-        0.0
-        if buffered_sources
-        else min([MAX_SLICE_SECONDS, *(deadline.seconds_to_next_check for deadline in deadlines)])
-    )
+    has_answer = any(isinstance(source, Channel) and source.poll() for source in sources)
+    check_seconds = [MAX_SLICE_SECONDS, *(deadline.seconds_to_next_check for deadline in deadlines)]
+    seconds = 0.0 if has_answer else min(check_seconds)
     start = time.monotonic()
     readable_sources: list[Any] = wait(sources, seconds)
     elapsed = min(time.monotonic() - start, seconds)
     for deadline in deadlines:
         deadline.count_wait(elapsed)
     return [
-        source
-        for source in sources
-        if source in buffered_sources
-        or (source in readable_sources and (not isinstance(source, Channel) or source.poll()))
+        source for source in sources if (source.poll() if isinstance(source, Channel) else source in readable_sources)
     ]

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import count
 from typing import TYPE_CHECKING
 
 import psutil
@@ -61,7 +62,7 @@ def check_machine(seconds: float) -> MachineCheck:
     clock_frequencies: list[float] = []
     with LocalMeasurer(settings, target, {}, 1) as measurer:
         configs = [Config({"threads": thread_count}) for thread_count in thread_counts]
-        trials = [Trial(i, *pair) for i, pair in enumerate(zip(configs, measurer.measure(space, configs), strict=True))]
+        trials = list(map(Trial, count(), configs, measurer.measure(space, configs)))
 
         def collect_readings(trials: Sequence[Trial], seconds: float) -> list[list[float]]:
             readings: list[list[float]] = [[] for _ in trials]
@@ -82,12 +83,11 @@ def check_machine(seconds: float) -> MachineCheck:
                 busy_core_slowdown = statistics.median(busy_readings) / statistics.median(idle_readings[0])
         except CannotMeasure as error:
             raise SearchlabError(f"cannot time {CHECK_WORKLOAD} on this machine: {error}") from None
-    noises = [Noise.from_readings(*pair) for pair in zip(thread_counts, idle_readings, strict=True)]
     return MachineCheck(
         time.time(),
         cpu_model(),
         available_cores(),
-        tuple(noises),
+        tuple(map(Noise.from_readings, thread_counts, idle_readings)),
         busy_core_slowdown,
         (min(clock_frequencies), max(clock_frequencies)) if clock_frequencies else None,
     )

@@ -264,7 +264,7 @@ class _DeviceBatch(JobBatch[_DeviceTask]):
 
     def receive_answer(self, process: MeasuringWorker, task: _DeviceTask) -> None:
         has_connected = task.connect_seconds is not None
-        answer = process.recv(Failed, *((Ran,) if has_connected else (InputsReceived,)), DeviceLost, DeviceUnfit)
+        answer = process.recv(Ran if has_connected else InputsReceived, Failed, DeviceLost, DeviceUnfit)
         seconds = self.assignments[process].deadline.used_seconds
         if isinstance(answer, InputsReceived):
             task.connect_seconds = seconds
