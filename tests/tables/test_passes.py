@@ -22,7 +22,7 @@ from searchlab.records import Measurement, Trial, select_first_of_each_program
 from searchlab.run.plan import OnChargedTrial
 from searchlab.run.progress import RunProgress
 from searchlab.space import Config, Space
-from searchlab.tables.build import build_tables, plan_tables, runs_for_tables, table_study
+from searchlab.tables.build import build_tables, make_table_runs, make_table_study, plan_tables
 from searchlab.tables.info import TableInfo, explain_unsteadiness
 from searchlab.tables.passes import BLOCK_SIZE, FINAL_PASS, MAX_TRIES, PassTimer
 
@@ -175,9 +175,11 @@ def test_a_program_that_fails_in_a_pass_is_a_failure_of_its_own(tmp_path: Path) 
 def table(tmp_path_factory: pytest.TempPathFactory) -> Log:
     """A real table, of a machine that may be busy with other tests."""
     folder = tmp_path_factory.mktemp("table")
-    study = table_study(GEMM, "guided-gemm", {"tiles": "fitting", "pack_a": "knob", "pack_b": "knob"}, measure=QUICK)
+    study = make_table_study(
+        GEMM, "guided-gemm", {"tiles": "fitting", "pack_a": "knob", "pack_b": "knob"}, measure=QUICK
+    )
     path = folder / "a.parquet"
-    runs_by_table = runs_for_tables(plan_tables(study)[0], path, Path(), passes=2)
+    runs_by_table = make_table_runs(plan_tables(study)[0], path, Path(), passes=2)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("searchlab.tables.passes.MAX_DEVIATION", 100.0)
         output = io.StringIO()
