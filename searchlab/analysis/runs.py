@@ -503,6 +503,20 @@ class WorkloadRuns:
         )
 
     @property
+    def best_programs(self) -> list[BestProgram]:
+        """The fastest program of each strategy, the fastest first.
+
+        If several programs are equally fast, the one with the lowest seed is chosen.
+        """
+        best_by_strategy: dict[str, BestProgram] = {}
+        for program in sorted(
+            (run.best_program for run in self.runs if run.best_program),
+            key=lambda program: (-program.gflops, program.strategy, program.seed),
+        ):
+            best_by_strategy.setdefault(program.strategy, program)
+        return list(best_by_strategy.values())
+
+    @property
     def best_gflops(self) -> float:
         """The best known throughput, or 0 while nothing has succeeded."""
         return self.best.gflops if self.best else 0.0

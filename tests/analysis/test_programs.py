@@ -6,7 +6,6 @@ import msgspec
 import pytest
 
 from searchlab.analysis import report
-from searchlab.analysis.page.render import find_best_programs
 from searchlab.analysis.read import read_runs
 from searchlab.log.format import Final, Finalist
 from tests.support.analysis.logs import WORKLOAD, write
@@ -35,7 +34,7 @@ def test_the_best_program_of_each_run_and_strategy(tmp_path: Path) -> None:
         ("a", 2, 0, 3.6, 5.0, [1]),
         ("b", 0, 0, 9.0, 9.0, None),
     ]
-    best = find_best_programs(runs)
+    best = runs.best_programs
     assert [(p.strategy, p.seed, p.config) for p in best] == [
         ("b", 0, {"tile": [0, 1], "of": "b 0"}),
         ("a", 1, {"tile": [2, 1], "of": "a 1"}),
