@@ -289,7 +289,7 @@ def tune(
         say_json(make_best_record(result.best))
         return
     trial_count, best = len(result.trials), result.best
-    if end := result.log.ended:
+    if end := result.log.run_end:
         say(f"the run ended after {trial_count}{f' of {trials}' if trials else ''} trials: {end.reason}")
     say(f"best of {trial_count}: {format_speed_and_time(best)} with {best.config.to_json()}")
     if best.tied:

@@ -285,7 +285,7 @@ def _replace_times(log: Log, run: Run, passes: int, on_block: OnBlock) -> Log:
     readings_by_program = timer.collect_readings()
     records = [_replace_readings(record, readings_by_program.get(record.program)) for record in log.records]
     header = msgspec.structs.replace(log.header, passes=timer.summarize())
-    return replace(log, header=header, records=tuple(records), final=None, ended=None)
+    return replace(log, header=header, records=tuple(records), finalist_times=None, run_end=None)
 
 
 def _replace_readings(record: Record, readings: ProgramReadings | None) -> Record:
@@ -294,7 +294,7 @@ def _replace_readings(record: Record, readings: ProgramReadings | None) -> Recor
         return record
     if readings.failed:
         return msgspec.structs.replace(record, seconds=(), failure="run_error", message=readings.failed)
-    return msgspec.structs.replace(record, seconds=readings.seconds, at=readings.at)
+    return msgspec.structs.replace(record, seconds=readings.seconds, measured_at=readings.at)
 
 
 def _is_complete(path: Path, run: Run) -> bool:

@@ -207,8 +207,8 @@ def describe_settings(comparison: ComparedRuns) -> list[dict[str, Any]]:
 
 def _make_settings(strategy: str, header: Header) -> Settings:
     policy = format_plugin(header.policy)
-    if header.effective:
-        policy += f" (used: {_format_mapping(header.effective)})"
+    if header.effective_options:
+        policy += f" (used: {_format_mapping(header.effective_options)})"
     model = format_plugin(header.cost_model) if header.cost_model else ""
     logs = [source for source in header.warm_start if source != DEFAULT_CONFIG_MARKER]
     sources = ["the default config"] if DEFAULT_CONFIG_MARKER in header.warm_start else []
@@ -230,7 +230,9 @@ def _format_mapping(values: Mapping[str, Any]) -> str:
 def describe_measurement(runs: Sequence[LoggedRun]) -> dict[str, str]:
     """Return texts that describe how runs were measured, by title, with all variants if their logs differ."""
     headers = [run.log.header for run in runs]
-    days = sorted({time.strftime("%Y-%m-%d", time.gmtime(header.created)) for header in headers if header.created})
+    days = sorted(
+        {time.strftime("%Y-%m-%d", time.gmtime(header.created_at)) for header in headers if header.created_at}
+    )
     texts_by_name = {
         "runs": [str(len(runs))],
         "space": [_format_space(header) for header in headers],
