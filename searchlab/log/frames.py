@@ -100,7 +100,7 @@ def _list_repeats(logs: Sequence[Columns]) -> Array:
 def _compute_retimed_throughput(log: Columns) -> Floats:
     """Return each trial's throughput when it was timed again, or NaN if it is not a finalist."""
     retimed = np.full(log.trial_count, np.nan)
-    for finalist in log.final.finalists if log.final else ():
+    for finalist in log.finalist_times.finalists if log.finalist_times else ():
         retimed[finalist.index] = log.flops / statistics.median(finalist.seconds) / 1e9
     return retimed
 
