@@ -222,7 +222,7 @@ def test_a_manifest_that_is_absent_or_damaged_is_one_sentence(copy: Path) -> Non
 
 def test_a_trajectory_and_its_table_give_the_log_again(sealed: Path, results: Path) -> None:
     suite = find_suite(sealed)
-    unlike = ("path", "header", "ended")
+    unlike = ("path", "header", "run_end")
     for baseline in read_baselines(suite):
         assert baseline.own_seconds > 0 and baseline.host
         for name in baseline.tables:
