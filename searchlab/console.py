@@ -1,4 +1,4 @@
-"""Terminal output in which control characters from untrusted text are escaped, and texts about speed."""
+"""Terminal output in which control characters from untrusted text are escaped, and texts about time and speed."""
 
 from __future__ import annotations
 
@@ -32,6 +32,13 @@ def format_execution_time(seconds: float) -> str:
     if seconds >= 1:
         return f"{seconds:.3f} s"
     return f"{seconds * 1e3:.3f} ms" if seconds >= 1e-4 else f"{seconds * 1e3:.3g} ms"
+
+
+def format_duration(seconds: float) -> str:
+    """Format an approximate duration in a suitable unit."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def format_speed(throughput: float, unit: str, number_format: str = ".1f") -> str:

@@ -13,9 +13,9 @@ from typing import Any, Self
 import msgspec
 import numpy as np
 
-from ..arrays import Array, Floats
-from ..log.columns import make_object_array
+from ..arrays import Array, Floats, make_object_array
 from ..stats.curves import compute_gflops, quartiles
+from .words import format_percent, listed
 
 TOP_FRACTION = 0.1  # the fraction of all configs in which important knobs have other values than elsewhere
 MAX_VALUES = 16  # maximum number of values of a knob that are shown: those with the fastest programs
@@ -109,6 +109,22 @@ def estimate_density(counts: Array) -> Floats:
     total, kernel_count = counts.sum(), np.count_nonzero(counts) + 1
     smoothed_counts = (counts + total / kernel_count) / (1 + len(counts) / kernel_count)
     return np.asarray((smoothed_counts + 1 / len(counts)) / (total + 1))
+
+
+def describe_important_knobs(spaces: Sequence[MeasuredSpace]) -> str:
+    """Return which knobs matter most in each space: "tile_k matters most (62 %; fastest with 32), then ..."."""
+    sentences = []
+    for space in spaces:
+        fastest = space.throughput.argmax()
+        texts = [
+            f"{knob} ({format_percent(share)}; fastest with {space.knobs[knob][fastest]})"
+            for knob, share in list(space.importances.items())[:3]
+        ]
+        if texts:
+            prefix = f"in {space.space}, " if len(spaces) > 1 else ""
+            rest = f", then {listed(texts[1:])}" if len(texts) > 1 else ""
+            sentences.append(f"{prefix}{texts[0]} matters most{rest}")
+    return "; ".join(sentences)
 
 
 def format_knob(config: Mapping[str, Any], knob: str) -> str:

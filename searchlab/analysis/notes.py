@@ -65,7 +65,9 @@ def _note_early_ends(workload_runs: WorkloadRuns, ranked_strategies: Sequence[St
     for strategy_runs in ranked_strategies:
         lengths_by_reason: dict[str, list[int]] = {}
         for run in workload_runs.runs_by_strategy[strategy_runs.strategy]:
-            has_spent_seconds = run.log.ended and run.log.ended.seconds is not None and workload_runs.by == "seconds"
+            has_spent_seconds = (
+                run.log.run_end and run.log.run_end.seconds is not None and workload_runs.by == "seconds"
+            )
             if run.end_reason and not has_spent_seconds and run.log.trial_count < workload_runs.horizon:
                 lengths_by_reason.setdefault(run.end_reason, []).append(run.log.trial_count)
         for reason, lengths in lengths_by_reason.items():
@@ -147,7 +149,7 @@ def _note_different_measurement(runs: Sequence[LoggedRun]) -> Iterator[str]:
 
 
 def _note_finalists(runs: Sequence[LoggedRun]) -> Iterator[str]:
-    if run_count := sum(run.log.final is not None for run in runs):
+    if run_count := sum(run.log.finalist_times is not None for run in runs):
         yield (
             f"The fastest trials of {counted(run_count, 'run')} were measured again after the search. The best "
             "programs are shown with these times; the comparison uses the times measured during the search."

@@ -85,7 +85,7 @@ def _is_limited_by_seconds(logs: Iterable[Columns], budgets: Collection[Budget])
     Where trials are limited, too, a limit in seconds that no run has reached says nothing about time.
     """
     has_trial_limits = all(budget.trials < UNLIMITED for budget in budgets)
-    has_reached_seconds = any(log.ended and log.ended.seconds for log in logs)
+    has_reached_seconds = any(log.run_end and log.run_end.seconds for log in logs)
     return all(budget.seconds is not None for budget in budgets) and (has_reached_seconds or not has_trial_limits)
 
 
@@ -119,7 +119,7 @@ def group_runs(
     """
     labelled_logs = [(_name_workload(log), log, log_name) for log, log_name in named_logs]
     if by is None:
-        is_limited = [log.ended is not None and log.ended.seconds is not None for _, log, _ in labelled_logs]
+        is_limited = [log.run_end is not None and log.run_end.seconds is not None for _, log, _ in labelled_logs]
         by = "seconds" if is_limited and all(is_limited) else "trials"
     name_strategy = _make_strategy_namer([(workload, log) for workload, log, _ in labelled_logs])
     all_runs = [

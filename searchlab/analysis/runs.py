@@ -138,8 +138,8 @@ class LoggedRun:
     @property
     def end_reason(self) -> str:
         """Why the run ended, as a clause, or "" if it can be continued."""
-        if self.log.ended:
-            return self.log.ended.reason
+        if self.log.run_end:
+            return self.log.run_end.reason
         return "the imported file has no more" if self.log.header.measure.get("kind") == "imported" else ""
 
     @cached_property
@@ -453,7 +453,7 @@ class WorkloadRuns:
         If all runs ended, it is their budget in seconds or, without one, the length of the longest run; an ended run
         keeps its best.
         """
-        limits = [run.log.ended.seconds or 0.0 for run in self.runs if run.log.ended]
+        limits = [run.log.run_end.seconds or 0.0 for run in self.runs if run.log.run_end]
         run_seconds = [
             float(elapsed[-1])
             for strategy_runs in self.strategies.values()
@@ -501,6 +501,20 @@ class WorkloadRuns:
             config=run.log.config(index),
             log=run.log_name,
         )
+
+    @property
+    def best_programs(self) -> list[BestProgram]:
+        """The fastest program of each strategy, the fastest first.
+
+        If several programs are equally fast, the one with the lowest seed is chosen.
+        """
+        best_by_strategy: dict[str, BestProgram] = {}
+        for program in sorted(
+            (run.best_program for run in self.runs if run.best_program),
+            key=lambda program: (-program.gflops, program.strategy, program.seed),
+        ):
+            best_by_strategy.setdefault(program.strategy, program)
+        return list(best_by_strategy.values())
 
     @property
     def best_gflops(self) -> float:
@@ -576,7 +590,7 @@ class SpaceRuns:
         slowest = max(float(run.log.costs[np.isfinite(run.log.costs)].max(initial=0)) for run in self.runs)
         if not slowest:
             return None
-        if draws := [run.log.header.random for run in self.runs if run.log.header.random]:
+        if draws := [run.log.header.random_draws for run in self.runs if run.log.header.random_draws]:
             return max(draws, key=lambda random: len(random.expected))
         costs = list(group_costs_by_config([run for run in self.runs if run.is_random]).values())
         sample = np.array([np.median(config_costs) for config_costs in costs])
@@ -588,7 +602,7 @@ class SpaceRuns:
     @cached_property
     def random_search(self) -> RandomSearch | None:
         """Random search, or None without a complete table or :data:`DRAWS_PER_TRIAL` random draws per trial."""
-        is_exact = any(run.log.header.random for run in self.runs)
+        is_exact = any(run.log.header.random_draws for run in self.runs)
         draw_count = sum(run.log.trial_count for run in self.runs if run.is_random)
         if self.draws is None or not (is_exact or draw_count >= DRAWS_PER_TRIAL * self.horizon):
             return None

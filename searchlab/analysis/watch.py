@@ -16,9 +16,10 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from ..console import format_duration
 from ..errors import SearchlabError, SearchlabWarning, describe, encodable
 from ..log.budget import Budget
-from ..log.forecast import RunStatus, forecast, format_duration, sum_forecasts
+from ..log.forecast import RunStatus, forecast, sum_forecasts
 from ..log.format import Log
 from ..log.lease import is_locked
 from ..log.plan import PlannedRun, StudyPlan, read_plan

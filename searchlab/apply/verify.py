@@ -237,7 +237,7 @@ def select_fastest_trials(result: Result, count: int) -> list[Trial]:
 
 def _get_logged_readings(log: Log, trial: Trial) -> Readings:
     """Return the readings behind a trial's logged time: its final readings if it was a finalist, else its repeats."""
-    finalists = log.final.finalists if log.final is not None else ()
+    finalists = log.finalist_times.finalists if log.finalist_times is not None else ()
     return next(
         (finalist.seconds for finalist in finalists if finalist.index == trial.index), trial.measurement.seconds
     )

@@ -242,14 +242,14 @@ def table_build(
 ) -> None:
     """Measure all configs of a space, or of each workload and space of a study. To resume, repeat the command."""
     from ..run.progress import RunProgress
-    from ..tables.build import build_tables, choose_passes, plan_tables, runs_for_tables, table_study
+    from ..tables.build import build_tables, choose_passes, make_table_runs, make_table_study, plan_tables
 
     space_plugin = parse_plugin(space, option)
-    study = table_study(source, space_plugin.name, space_plugin.options, target, measure)
+    study = make_table_study(source, space_plugin.name, space_plugin.options, target, measure)
     runs, left_out = plan_tables(study, limit, seed)
     default_path = Path("results", "tables", Path(source).stem if source.endswith(".toml") else "")
     passes = choose_passes(runs, passes)
-    runs_by_table = runs_for_tables(runs, output, default_path, passes)
+    runs_by_table = make_table_runs(runs, output, default_path, passes)
     for reason in left_out:
         say(f"note: {reason}")
     with interruptible(), RunProgress(out) as progress:

@@ -55,7 +55,7 @@ def parse_plugin(text: str, options: Sequence[str] | None = None) -> Plugin:
 
 
 def _is_complete(option_text: str) -> bool:
-    """Return whether no bracket or quote is open at the end of ``option``."""
+    """Return whether no bracket or quote is open at the end of ``option_text``."""
     value = option_text.partition("=")[2]
     return value.count("[") <= value.count("]") and value.count("{") <= value.count("}") and value.count('"') % 2 == 0
 
@@ -142,7 +142,7 @@ SpaceOptions = Annotated[list[str] | None, _make_option("space")]
 
 
 def number_option(value_range: Any, *option_names: str, **option_settings: Any) -> Any:
-    """Return an ``Option`` with the limits of ``kind``, one of the ranges in :mod:`searchlab.options`."""
+    """Return an ``Option`` with the limits of ``value_range``, one of the ranges in :mod:`searchlab.options`."""
     number_type = find_numeric_type(value_range)
     assert number_type is not None
     return Option(*option_names, min=number_type.ge, max=number_type.le, **option_settings)

@@ -16,9 +16,10 @@ from ..analysis.contrasts import count_seeds_needed
 from ..analysis.runs import ComparedRuns
 from ..analysis.watch import StudyProgress, WatchServer
 from ..analysis.words import counted
+from ..console import format_duration
 from ..errors import RunsFailed, SearchlabError
 from ..executors.contract import EXECUTORS, choose_executor, count_jobs
-from ..log.forecast import Forecast, RunStatus, forecast, format_duration, sum_forecasts
+from ..log.forecast import Forecast, RunStatus, forecast, sum_forecasts
 from ..log.lease import is_locked
 from ..log.writer import OtherRun
 from ..options import Jobs, Trials
@@ -200,7 +201,7 @@ def _say_forecast(study: Study, runs: Sequence[Run], logs_dir: Path, on_this_mac
 
 
 def _say_work_left(runs: Sequence[Run], forecasts: Sequence[Forecast], logs_dir: Path, running_count: int) -> None:
-    """Print the work that is left of ``runs``, of which ``running`` are being executed at the same time."""
+    """Print the work that is left of ``runs``, of which ``running_count`` are being executed at the same time."""
     unknown_text, reason = "unknown", "no trials are logged"
     if all(run.settings.replays for run in runs):  # nothing has to be measured
         unknown_text, reason = "seconds", "tables replace measuring"
@@ -288,7 +289,7 @@ def tune(
         say_json(make_best_record(result.best))
         return
     trial_count, best = len(result.trials), result.best
-    if end := result.log.ended:
+    if end := result.log.run_end:
         say(f"the run ended after {trial_count}{f' of {trials}' if trials else ''} trials: {end.reason}")
     say(f"best of {trial_count}: {format_speed_and_time(best)} with {best.config.to_json()}")
     if best.tied:

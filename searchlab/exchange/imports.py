@@ -171,7 +171,7 @@ def _import_task(reader: Reader, task: ForeignTask, path: Path, options: ImportO
         "label": options.label,
         "versions": task.versions,
         "host": task.host,
-        "created": min((record.time for record in records if record.time > 0), default=0.0),
+        "created_at": min((record.recorded_at for record in records if record.recorded_at > 0), default=0.0),
     }
     if plugin is None:
         target = task.target if options.target is None else resolve_target(options.target).to_json()
@@ -271,9 +271,9 @@ def _choose_target(task: ForeignTask, options: ImportOptions) -> Target:
 
 def _renumber(records: list[Record]) -> list[Record]:
     """Number ``records`` from 0. Batches are kept only if all records have one and they are ascending."""
-    batch_numbers = [record.batch for record in records if record.batch is not None]
+    batch_numbers = [record.batch_number for record in records if record.batch_number is not None]
     keeps_batches = len(batch_numbers) == len(records) and batch_numbers == sorted(batch_numbers)
     return [
-        msgspec.structs.replace(record, index=index, batch=record.batch if keeps_batches else None)
+        msgspec.structs.replace(record, index=index, batch_number=record.batch_number if keeps_batches else None)
         for index, record in enumerate(records)
     ]

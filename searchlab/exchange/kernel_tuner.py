@@ -220,7 +220,7 @@ class _FileConfig:
         record = Record(
             index=0,
             config=self.config,
-            time=_parse_timestamp(times.timestamp),
+            recorded_at=_parse_timestamp(times.timestamp),
             build_seconds=unit * (times.compile_time or 0),
             run_seconds=(unit * (times.benchmark_time or 0) or math.fsum(self.repeats))
             + unit * (times.verification_time or 0),
@@ -591,7 +591,7 @@ def _make_t4(log: Log) -> dict[str, Any]:
 def _make_t4_result(record: Record) -> dict[str, Any]:
     has_failed = record.failure is not None
     return {
-        "timestamp": to_datetime(record.time).isoformat(),
+        "timestamp": to_datetime(record.recorded_at).isoformat(),
         "configuration": record.config,
         "times": {
             "compilation_time": 1e3 * record.build_seconds,

@@ -72,7 +72,7 @@ def _make_trial(line: ForeignLine, config: dict[str, Any], config_data: Any, res
         failure=failure,
         message=message,
         run_seconds=run_seconds,
-        time=timestamp,
+        recorded_at=timestamp,
     )
     return ForeignTrial(line.number, record, config_data)
 

@@ -150,8 +150,10 @@ def _read_note(line: ForeignLine, trace: Trace) -> TrialNote | None:
                 note = msgspec.convert(fields, TrialNote)
             except (*UNREADABLE, ValueError) as error:
                 line.fail(f"its annotation {TRIAL_ANNOTATION!r} was not written by this version of searchlab: {error}")
-            if parse_minor_version(note.header.searchlab_log) is None:
-                line.fail(f"its log format is {note.header.searchlab_log}; this version of searchlab reads formats 1.x")
+            if parse_minor_version(note.header.format_version) is None:
+                line.fail(
+                    f"its log format is {note.header.format_version}; this version of searchlab reads formats 1.x"
+                )
             return note
     return None
 

@@ -183,9 +183,9 @@ def _compute_times(log: Log) -> dict[int, float]:
     comparable. Any other trial gets at least the winner's time, because a shorter time must be due to noise.
     """
     seconds_by_index = {record.index: record.cost for record in log.records if record.failure is None}
-    if log.final is None:
+    if log.finalist_times is None:
         return seconds_by_index
-    medians = {finalist.index: statistics.median(finalist.seconds) for finalist in log.final.finalists}
+    medians = {finalist.index: statistics.median(finalist.seconds) for finalist in log.finalist_times.finalists}
     winner_index = Result(log).best.trial.index
     winner_seconds = seconds_by_index[winner_index]
     finalist_seconds = {index: winner_seconds * seconds / medians[winner_index] for index, seconds in medians.items()}

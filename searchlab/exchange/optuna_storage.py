@@ -117,8 +117,9 @@ def _make_trial(record: Record, distributions: dict[str, BaseDistribution], unit
             if name not in ("index", "config", "time")
         },
     )
-    if record.time:
+    if record.recorded_at:
         spent_seconds = record.propose_seconds + record.train_seconds + record.build_seconds + record.run_seconds
-        trial.datetime_complete = to_datetime(record.time).astimezone().replace(tzinfo=None)  # local time, as in Optuna
+        local_time = to_datetime(record.recorded_at).astimezone()
+        trial.datetime_complete = local_time.replace(tzinfo=None)  # as in Optuna
         trial.datetime_start = trial.datetime_complete - timedelta(seconds=spent_seconds)
     return trial

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from .columns import Columns
-from .format import MIN_GAIN, Ended, Log
+from .format import MIN_GAIN, Log, RunEnd
 
 AnyLog = TypeVar("AnyLog", Log, Columns)
 
@@ -36,17 +36,17 @@ class Budget(msgspec.Struct, frozen=True):
     seconds: float | None = None
     stop_after: int | None = None
 
-    def reason_to_end(self, log: Log | Columns, trial_count: int) -> Ended | None:
+    def reason_to_end(self, log: Log | Columns, trial_count: int) -> RunEnd | None:
         """Return why a run ends after the batch that ends after ``trial_count`` trials, or None if it continues.
 
         The maximum number of trials is ignored, because no line in the log records that it was reached.
         """
         if self.seconds is not None and trial_count and log.elapsed_seconds[trial_count - 1] >= self.seconds:
-            return Ended(trials=trial_count, seconds=self.seconds)
+            return RunEnd(trial_count=trial_count, seconds=self.seconds)
         if self.stop_after is not None and trial_count >= self.stop_after:
             before = np.min(log.costs[: trial_count - self.stop_after], initial=math.inf)
             if before <= np.min(log.costs[:trial_count]) * (1 + MIN_GAIN):
-                return Ended(trials=trial_count, stop_after=self.stop_after)
+                return RunEnd(trial_count=trial_count, stop_after=self.stop_after)
         return None
 
     def is_complete(self, log: Log) -> bool:
@@ -55,7 +55,7 @@ class Budget(msgspec.Struct, frozen=True):
         Even if it does not, the run may be complete, because only the policy knows where the last batch ends.
         """
         trial_count = len(log.records)
-        if log.ended and (log.ended.by_policy or self.reason_to_end(log, trial_count)):
+        if log.run_end and (log.run_end.by_policy or self.reason_to_end(log, trial_count)):
             return True
         return trial_count >= self.trials
 

@@ -17,10 +17,11 @@ from typing import Any, BinaryIO
 import msgspec
 import numpy as np
 
+from ..arrays import make_object_array
 from ..errors import SearchlabError, warn
 from ..files import FileMissing, open_file, read_each, replace_file
-from .columns import OTHER_ARRAYS, TRIAL_ARRAYS, Columns, make_object_array, read_columns
-from .format import Changed, Ended, Final, Header
+from .columns import OTHER_ARRAYS, TRIAL_ARRAYS, Columns, read_columns
+from .format import CodeChange, FinalistTimes, Header, RunEnd
 
 CACHE_FILE_NAME = "log-cache.npz"
 """The name of the cache file, in NumPy's format. It contains each array of :class:`Columns`, joined over all logs."""
@@ -49,9 +50,9 @@ class _CachedLog(msgspec.Struct, frozen=True):
     path_bytes: bytes
     stamp: FileStamp
     header: Header
-    final: Final | None
-    ended: Ended | None
-    changes: tuple[Changed, ...]
+    finalist_times: FinalistTimes | None
+    run_end: RunEnd | None
+    changes: tuple[CodeChange, ...]
     row_counts: dict[str, int]
 
 
@@ -122,8 +123,8 @@ def _decode_cache(directory: Path, file: BinaryIO) -> list[tuple[FileStamp, Colu
             Columns(
                 path=directory / os.fsdecode(log.path_bytes),
                 header=log.header,
-                final=log.final,
-                ended=log.ended,
+                finalist_times=log.finalist_times,
+                run_end=log.run_end,
                 changes=log.changes,
                 **dict(zip(_ARRAYS, log_arrays, strict=True)),
             ),
@@ -141,8 +142,8 @@ def _write_cache(directory: Path, logs: Sequence[tuple[FileStamp, Columns]]) -> 
             os.fsencode(log.path.relative_to(directory)),
             stamp,
             log.header,
-            log.final,
-            log.ended,
+            log.finalist_times,
+            log.run_end,
             log.changes,
             {name: len(getattr(log, name)) for name in _ARRAYS},
         )

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import msgspec
 import numpy as np
 
-from ..arrays import Array, Floats, Ints
+from ..arrays import Array, Floats, Ints, make_object_array
 from ..records import FAILURES
-from .format import Changed, ConfigJson, Ended, Final, Header, Log, LoggedTrials
+from .format import CodeChange, ConfigJson, FinalistTimes, Header, Log, LoggedTrials, RunEnd
 from .read import read_log
 
 QUALITY_METRICS = ("pairwise_accuracy", "kendall_tau", "top_k_recall", "peak_score", "rmse")
@@ -78,16 +77,18 @@ class Columns(LoggedTrials):
     readings: Floats
     rated_trials: Array
     qualities: Floats
-    final: Final | None = None
-    ended: Ended | None = None
-    changes: tuple[Changed, ...] = ()
+    finalist_times: FinalistTimes | None = None
+    run_end: RunEnd | None = None
+    changes: tuple[CodeChange, ...] = ()
 
     @classmethod
     def from_log(cls, log: Log) -> Self:
         """Return the columns of ``log``."""
         records = log.records
-        rated_trials = [index for index, record in enumerate(records) if record.model]
-        qualities = [[getattr(records[index].model, name) for name in QUALITY_METRICS] for index in rated_trials]
+        rated_trials = [index for index, record in enumerate(records) if record.model_quality]
+        qualities = [
+            [getattr(records[index].model_quality, name) for name in QUALITY_METRICS] for index in rated_trials
+        ]
         return cls(
             path=log.path,
             header=log.header,
@@ -107,8 +108,8 @@ class Columns(LoggedTrials):
             readings=np.array([seconds for record in records for seconds in record.seconds], np.float64),
             rated_trials=np.array(rated_trials, np.int32),
             qualities=np.array(qualities, np.float64).reshape(-1, len(QUALITY_METRICS)),
-            final=log.final,
-            ended=log.ended,
+            finalist_times=log.finalist_times,
+            run_end=log.run_end,
             changes=log.changes,
         )
 
@@ -121,7 +122,7 @@ class Columns(LoggedTrials):
         """Return a trial's config."""
         return _CONFIG_DECODER.decode(self.configs[index])
 
-    def truncate(self, trials: int, ended: Ended | None = None) -> Self:
+    def truncate(self, trials: int, run_end: RunEnd | None = None) -> Self:
         """Return these columns, shortened to the first ``trials`` trials; see :meth:`Log.truncate`."""
         rated_count = int(np.searchsorted(self.rated_trials, trials))
         return replace(
@@ -130,9 +131,9 @@ class Columns(LoggedTrials):
             readings=self.readings[: int(self.reading_counts[:trials].sum())],
             rated_trials=self.rated_trials[:rated_count],
             qualities=self.qualities[:rated_count],
-            final=None,
-            ended=ended,
-            changes=tuple(change for change in self.changes if change.trials <= trials),
+            finalist_times=None,
+            run_end=run_end,
+            changes=tuple(change for change in self.changes if change.trial_count <= trials),
         )
 
     def take(self, indices: Ints) -> Self:
@@ -145,17 +146,10 @@ class Columns(LoggedTrials):
             readings=self.readings[np.arange(counts.sum()) + np.repeat(offsets, counts)],
             rated_trials=self.rated_trials[:0],
             qualities=self.qualities[:0],
-            final=None,
-            ended=None,
+            finalist_times=None,
+            run_end=None,
             changes=(),
         )
-
-
-def make_object_array(values: Sequence[Any]) -> Array:
-    """Return ``values`` as an array of objects, shape (values,)."""
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    return array
 
 
 def read_columns(path: Path) -> Columns:

@@ -40,7 +40,7 @@ class RunStatus:
         """Return the status of ``run`` according to ``log``, its log, or None if it has none."""
         if log is None:
             return cls(run)
-        times = [log.header.created, *(record.time for record in log.records)]
+        times = [log.header.created_at, *(record.recorded_at for record in log.records)]
         waits = [wait for wait in np.diff(times).tolist() if 0 <= wait < INTERRUPTION_SECONDS]
         charged = float(log.elapsed_seconds[-1]) if log.records else 0.0
         return cls(run, len(log.records), charged, math.fsum(waits), len(waits), run.budget.is_complete(log))
@@ -122,10 +122,3 @@ def _estimate_remainder(status: RunStatus, sums: Floats | None) -> tuple[float, 
     if charged and math.isfinite(seconds):
         trials = min(trials, seconds // (charged / trials_done) + 1)
     return trials, trials * trial_seconds / wait_count
-
-
-def format_duration(seconds: float) -> str:
-    """Format an approximate duration in a suitable unit."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

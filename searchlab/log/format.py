@@ -68,23 +68,35 @@ def parse_minor_version(version: Any) -> int | None:
     return int(match[1]) if match else None
 
 
-class Passes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Passes(
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    rename={
+        "block_size": "block",
+        "sentinel_readings": "sentinel",
+        "repeated_block_count": "again",
+        "finalist_count": "finalists",
+        "round_count": "rounds",
+    },
+    kw_only=True,
+):
     """How a table's programs were timed: in ``count`` passes, each of which times all programs in random order.
 
     Attributes:
-        block: The number of programs between two readings of the sentinel.
-        sentinel: For each reading, the time since the first pass began, and the median; both in seconds.
-        again: The number of blocks that were timed again because the sentinel deviated.
-        finalists: The number of fastest programs that were timed again, in turn.
-        rounds: The number of rounds in which the finalists were timed.
+        block_size: The number of programs between two readings of the sentinel.
+        sentinel_readings: For each reading, the time since the first pass began, and the median; both in seconds.
+        repeated_block_count: The number of blocks that were timed again because the sentinel deviated.
+        finalist_count: The number of fastest programs that were timed again, in turn.
+        round_count: The number of rounds in which the finalists were timed.
     """
 
     count: Number
-    block: Number
-    sentinel: tuple[tuple[StepSeconds, StepSeconds], ...]
-    again: Number = 0
-    finalists: Number = 0
-    rounds: Number = 0
+    block_size: Number
+    sentinel_readings: tuple[tuple[StepSeconds, StepSeconds], ...]
+    repeated_block_count: Number = 0
+    finalist_count: Number = 0
+    round_count: Number = 0
 
 
 class Computation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -108,29 +120,45 @@ BUILTIN_WORKLOAD_KINDS = ("gemm", "conv2d", "kernel")
 """The kinds of workloads that the format itself defines, for which a header contains no computation."""
 
 
-class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="kind", tag="header"):
+class Header(
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    rename={
+        "format_version": "searchlab_log",
+        "random_draws": "random",
+        "effective_options": "effective",
+        "code_digests": "code",
+        "default_options": "defaults",
+        "created_at": "created",
+    },
+    kw_only=True,
+    tag_field="kind",
+    tag="header",
+):
     """A log's header: the facts about its run. The facts in ``IDENTITY_FIELDS`` must not change when the run resumes.
 
     Attributes:
         machine: Facts about the machine; see :func:`searchlab.machine.host.read_machine_facts`.
-        starts: The text hashed into the seed so that a strategy draws its own first configs, or "" if strategies share
-            them.
+        starts: The text hashed into the seed so that a strategy draws its own first configs, or "" if
+            strategies share them.
         warm_start: Digests of the logs from which the run started, in order. :data:`DEFAULT_CONFIG_MARKER` comes first
             if the run's first trial is the default config of its space.
         space_size: The number of configs in the space, or None if they were not counted.
         optimum: The lowest cost of any config in the space, in seconds, if the run used a complete table; None if
             unknown.
-        random: The results of random search within the trial budget, if the run used a complete table.
+        random_draws: The results of random search within the trial budget, if the run used a complete table.
         contrasts: The pairs of strategies, by name, that the study registered for comparison before the run began.
-        effective: Options that the policy could not use as specified (or by default), with the values that it used
-            instead.
-        code: The digests of the source code that decides the run, by role; see :func:`~searchlab.run.plan.digest_code`.
-        defaults: The values of the options that were not specified, by role.
+        effective_options: Options that the policy could not use as specified (or by default), with the values that it
+            used instead.
+        code_digests: The digests of the source code that decides the run, by role; see
+            :func:`~searchlab.run.plan.digest_code`.
+        default_options: The values of the options that were not specified, by role.
         passes: How the log was timed, if it is a table that was timed in passes.
         computation: The facts about the workload, or None for the kinds of workloads in BUILTIN_WORKLOAD_KINDS.
     """
 
-    searchlab_log: str = FORMAT_VERSION
+    format_version: str = FORMAT_VERSION
     workload: str
     space: Plugin
     fingerprint: str
@@ -149,14 +177,14 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     space_label: str = ""
     space_size: int | None = None
     optimum: ExecutionSeconds | None = None
-    random: RandomDraws | None = None
+    random_draws: RandomDraws | None = None
     contrasts: tuple[tuple[str, str], ...] = ()
-    effective: dict[str, Any] = {}
+    effective_options: dict[str, Any] = {}
     workers: Annotated[int, msgspec.Meta(ge=1, lt=1 << 53)] = 1
     versions: dict[str, str] = {}
-    code: dict[str, str] = {}
-    defaults: dict[str, dict[str, Any]] = {}
-    created: Moment = 0.0
+    code_digests: dict[str, str] = {}
+    default_options: dict[str, dict[str, Any]] = {}
+    created_at: Moment = 0.0
     passes: Passes | None = None
     computation: Computation | None = None
 
@@ -173,7 +201,7 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     @property
     def has_newer_format(self) -> bool:
         """Whether the log's format is newer than this version's, so that it may contain unknown fields and lines."""
-        return (parse_minor_version(self.searchlab_log) or 0) > MINOR_VERSION
+        return (parse_minor_version(self.format_version) or 0) > MINOR_VERSION
 
     @property
     def is_table(self) -> bool:
@@ -225,6 +253,13 @@ class Record(
     msgspec.Struct,
     frozen=True,
     forbid_unknown_fields=True,
+    rename={
+        "batch_number": "batch",
+        "measured_at": "at",
+        "recorded_at": "time",
+        "model_quality": "model",
+        "sentinel_seconds": "sentinel",
+    },
     kw_only=True,
     omit_defaults=True,
     gc=False,  # it holds no cycle
@@ -234,22 +269,22 @@ class Record(
     """A trial's line: a :class:`~searchlab.records.Trial` with its measurement, and facts about its batch.
 
     Attributes:
-        batch: The number of the trial's batch. If it is None, batches have the requested size.
-        at: When each of its times was measured, in a table that was timed in passes.
+        batch_number: The number of the trial's batch. If it is None, batches have the requested size.
+        measured_at: When each of its times was measured, in a table that was timed in passes.
         fill_in: Whether its config was drawn at random because the policy had proposed too few; see
             :class:`~searchlab.policy.Policy`.
         propose_seconds: The trial's share of the CPU time that the policy used to propose the batch.
         train_seconds: The trial's share of the CPU time that the policy used to learn from the previous batch.
         feature_seconds: The part of both that the cost model used to extract features.
-        model: In a batch's last record: how well the batch was predicted.
-        sentinel: In some batches' first record: the time of the run's first program just before.
+        model_quality: In a batch's last record: how well the batch was predicted.
+        sentinel_seconds: In some batches' first record: the time of the run's first program just before.
     """
 
     index: Number
-    batch: Number | None = None
+    batch_number: Number | None = None
     config: ConfigJson
     seconds: tuple[ExecutionSeconds, ...] = ()
-    at: tuple[StepSeconds, ...] = ()
+    measured_at: tuple[StepSeconds, ...] = ()
     failure: Failure | None = None
     message: Message = ""
     build_seconds: StepSeconds = 0.0
@@ -265,37 +300,37 @@ class Record(
     propose_seconds: StepSeconds = 0.0
     train_seconds: StepSeconds = 0.0
     feature_seconds: StepSeconds = 0.0
-    time: Moment = 0.0
-    model: ModelQuality | None = None
-    sentinel: ExecutionSeconds | None = None
+    recorded_at: Moment = 0.0
+    model_quality: ModelQuality | None = None
+    sentinel_seconds: ExecutionSeconds | None = None
 
     @classmethod
     def from_trial(
         cls,
         trial: Trial,
         *,
-        batch: int | None = None,
+        batch_number: int | None = None,
         fill_in: bool = False,
         propose_seconds: float = 0.0,
         train_seconds: float = 0.0,
         feature_seconds: float = 0.0,
-        model: ModelQuality | None = None,
-        sentinel: float | None = None,
+        model_quality: ModelQuality | None = None,
+        sentinel_seconds: float | None = None,
     ) -> Self:
         """Return the record of ``trial``, which was measured just now. The other arguments are its fields."""
         config = trial.config.to_json()
         config |= {name: list(v) for name, v in config.items() if isinstance(v, tuple)}  # the same as when read back
         return cls(
             index=trial.index,
-            batch=batch,
+            batch_number=batch_number,
             config=config,
             fill_in=fill_in,
             propose_seconds=round(propose_seconds, 7),
             train_seconds=round(train_seconds, 7),
             feature_seconds=round(feature_seconds, 7),
-            time=round(time.time(), 3),
-            model=model,
-            sentinel=sentinel,
+            recorded_at=round(time.time(), 3),
+            model_quality=model_quality,
+            sentinel_seconds=sentinel_seconds,
             **{name: getattr(trial.measurement, name) for name in _MEASUREMENT_FIELDS},
         )
 
@@ -313,24 +348,25 @@ class Record(
         return Measurement(*[getattr(self, name) for name in _MEASUREMENT_FIELDS])
 
 
-class Changed(
+class CodeChange(
     msgspec.Struct,
     frozen=True,
     forbid_unknown_fields=True,
+    rename={"trial_count": "trials", "code_digests": "code", "recorded_at": "time"},
     kw_only=True,
     omit_defaults=True,
     tag_field="kind",
     tag="changed",
 ):
-    """The line that records that the code or the libraries have changed since the first ``trials`` trials.
+    """The line that records that the code or the libraries have changed since the first ``trial_count`` trials.
 
     A replay with the new code has reproduced these trials. Later trials belong to it.
     """
 
-    trials: Number
-    code: dict[Text, Text]
+    trial_count: Number
+    code_digests: dict[Text, Text]
     versions: dict[Text, Text] = {}
-    time: Moment = 0.0
+    recorded_at: Moment = 0.0
 
 
 class Finalist(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -340,31 +376,40 @@ class Finalist(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seconds: tuple[ExecutionSeconds, ...]
 
 
-class Final(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="kind", tag="finalists"):
-    """The line that records the finalists: the fastest of the preceding ``trials`` trials, measured again in turn."""
-
-    trials: Number
-    finalists: tuple[Finalist, ...]
-    time: Moment = 0.0
-
-
-class Ended(
+class FinalistTimes(
     msgspec.Struct,
     frozen=True,
     forbid_unknown_fields=True,
+    rename={"trial_count": "trials", "recorded_at": "time"},
+    kw_only=True,
+    tag_field="kind",
+    tag="finalists",
+):
+    """The line that records the finalists: the fastest of the ``trial_count`` trials before it, measured again."""
+
+    trial_count: Number
+    finalists: tuple[Finalist, ...]
+    recorded_at: Moment = 0.0
+
+
+class RunEnd(
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    rename={"trial_count": "trials", "recorded_at": "time"},
     kw_only=True,
     omit_defaults=True,
     tag_field="kind",
     tag="ended",
 ):
-    """The line that records why a run ended after ``trials`` trials, possibly fewer than its budget allowed.
+    """The line that records why a run ended after ``trial_count`` trials, possibly fewer than its budget allowed.
 
     ``seconds`` or ``stop_after`` is the limit that was reached; see :class:`~searchlab.log.budget.Budget`. If neither
     is set, the policy had nothing more to propose: the space is exhausted, or the strategy stops by itself.
     """
 
-    trials: Number
-    time: Moment = 0.0
+    trial_count: Number
+    recorded_at: Moment = 0.0
     seconds: StepSeconds | None = None
     stop_after: Number | None = None
 
@@ -419,7 +464,7 @@ class LoggedTrials:
     """
 
     header: Header
-    changes: tuple[Changed, ...]
+    changes: tuple[CodeChange, ...]
     costs: Floats
     batch_numbers: Ints
     spent_seconds: Floats
@@ -469,9 +514,9 @@ class LoggedTrials:
         return self.computation.unit
 
     @property
-    def code(self) -> dict[str, str]:
+    def code_digests(self) -> dict[str, str]:
         """The digests of the code that reproduces all trials; see :attr:`Header.code`."""
-        return self.changes[-1].code if self.changes else self.header.code
+        return self.changes[-1].code_digests if self.changes else self.header.code_digests
 
     @property
     def versions(self) -> dict[str, str]:
@@ -484,7 +529,7 @@ class LoggedTrials:
         spans = [(0, self.header.versions)]
         for change in self.changes:
             if change.versions != spans[-1][1]:
-                spans.append((change.trials, change.versions))
+                spans.append((change.trial_count, change.versions))
         return spans
 
 
@@ -493,18 +538,18 @@ class Log(LoggedTrials):
     """The content of a log.
 
     Attributes:
-        final: The finalists, or None unless they were chosen from exactly these records.
-        ended: Why the run ended, or None unless it ended after exactly these records.
-        size: The uncompressed size of its complete lines, in bytes.
+        finalist_times: The finalists, or None unless they were chosen from exactly these records.
+        run_end: Why the run ended, or None unless it ended after exactly these records.
+        byte_count: The uncompressed size of its complete lines, in bytes.
     """
 
     path: Path
     header: Header
     records: tuple[Record, ...]
-    final: Final | None = None
-    ended: Ended | None = None
-    changes: tuple[Changed, ...] = ()
-    size: int = field(default=0, compare=False)
+    finalist_times: FinalistTimes | None = None
+    run_end: RunEnd | None = None
+    changes: tuple[CodeChange, ...] = ()
+    byte_count: int = field(default=0, compare=False)
 
     def __repr__(self) -> str:
         return f"<Log {self.path.name}: {len(self.records)} trials>"
@@ -521,7 +566,7 @@ class Log(LoggedTrials):
     def batch_numbers(self) -> Ints:  # type: ignore[override]
         records, size = self.records, self.header.batch
         size = size if 0 < size < len(records) else 1 + max((record.index for record in records), default=0)
-        numbers = [record.index // size if record.batch is None else record.batch for record in records]
+        numbers = [record.index // size if record.batch_number is None else record.batch_number for record in records]
         return np.array(numbers, dtype=np.int64)
 
     @cached_property
@@ -535,9 +580,9 @@ class Log(LoggedTrials):
     @cached_property
     def sentinels(self) -> Floats:
         """The sentinel reading before each trial, or NaN if there is none, shape (trials,)."""
-        return np.array([record.sentinel for record in self.records], dtype=np.float64)  # None becomes NaN
+        return np.array([record.sentinel_seconds for record in self.records], dtype=np.float64)  # None becomes NaN
 
-    def truncate(self, trials: int, ended: Ended | None = None) -> Self:
-        """Return this log, shortened to its first ``trials`` trials. ``ended`` states why the run ended there."""
-        changes = tuple(change for change in self.changes if change.trials <= trials)
-        return replace(self, records=self.records[:trials], final=None, ended=ended, changes=changes)
+    def truncate(self, trials: int, run_end: RunEnd | None = None) -> Self:
+        """Return this log, shortened to its first ``trials`` trials. ``run_end`` states why the run ended there."""
+        changes = tuple(change for change in self.changes if change.trial_count <= trials)
+        return replace(self, records=self.records[:trials], finalist_times=None, run_end=run_end, changes=changes)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from ..arrays import Array, Floats, Ints
+from ..arrays import Array, Floats, Ints, make_object_array
 from ..records import FAILURES
 from ..units import convert_throughput
-from .columns import Columns, make_object_array
+from .columns import Columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -100,7 +100,7 @@ def _list_repeats(logs: Sequence[Columns]) -> Array:
 def _compute_retimed_throughput(log: Columns) -> Floats:
     """Return each trial's throughput when it was timed again, or NaN if it is not a finalist."""
     retimed = np.full(log.trial_count, np.nan)
-    for finalist in log.final.finalists if log.final else ():
+    for finalist in log.finalist_times.finalists if log.finalist_times else ():
         retimed[finalist.index] = log.flops / statistics.median(finalist.seconds) / 1e9
     return retimed
 

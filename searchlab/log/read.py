@@ -24,7 +24,7 @@ from ..errors import MAX_TEXT_LENGTH, SearchlabError, warn
 from ..files import check_unpacked, find_files, read_bytes, read_each
 from ..parquet import PARQUET
 from ..schema import UNREADABLE, drop_unknown_keys
-from .format import Changed, Ended, Final, Header, Log, Record, parse_minor_version
+from .format import CodeChange, FinalistTimes, Header, Log, Record, RunEnd, parse_minor_version
 from .table import decode_table, extract_header_bytes
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ class UnknownLine(msgspec.Struct, frozen=True):
 LINE_KINDS = ("header", "trial", "finalists", "ended", "changed")
 """The kinds of lines."""
 
-_LineAfterHeader = Record | Final | Ended | Changed
+_LineAfterHeader = Record | FinalistTimes | RunEnd | CodeChange
 _LINE_DECODER = msgspec.json.Decoder(_LineAfterHeader)
 
 
@@ -80,7 +80,7 @@ class Line(msgspec.Struct, frozen=True, gc=False):
 
     number: int
     line_bytes: bytes
-    content: Header | Record | Final | Ended | Changed | UnknownLine | None
+    content: Header | Record | FinalistTimes | RunEnd | CodeChange | UnknownLine | None
     problem: str = ""
     is_torn: bool = False
     ignored_fields: tuple[str, ...] = ()
@@ -102,11 +102,11 @@ def _scan_table_lines(path: Path, log_bytes: bytes) -> Iterator[Line]:
         records = msgspec.convert(trials, list[Record])
         for record in records:
             yield Line(record.index + 2, b"", record, _find_problem(record, batch_number))
-            batch_number = max(batch_number, record.batch or 0)
+            batch_number = max(batch_number, record.batch_number or 0)
         header = header_line.content
         is_newer = isinstance(header, Header) and header.has_newer_format
         for number, line in enumerate(msgspec.json.decode(other_lines, type=list[msgspec.Raw]), len(records) + 2):
-            content, ignored_fields = _decode_known_fields(bytes(line), Final | Ended | Changed, is_newer)
+            content, ignored_fields = _decode_known_fields(bytes(line), FinalistTimes | RunEnd | CodeChange, is_newer)
             if not isinstance(content, UnknownLine):
                 _check_follows(content, min(content.trials, len(records)))
             yield Line(number, bytes(line), content, ignored_fields=ignored_fields)
@@ -127,7 +127,7 @@ def _scan_json_lines(log_bytes: bytes) -> Iterator[Line]:
             continue
         try:
             content, ignored_fields = _decode_line(line_bytes, is_newer)
-            if isinstance(content, Final | Ended | Changed):
+            if isinstance(content, FinalistTimes | RunEnd | CodeChange):
                 _check_follows(content, next_trial)
         except UNREADABLE as error:
             damaged_count += 1
@@ -139,7 +139,7 @@ def _scan_json_lines(log_bytes: bytes) -> Iterator[Line]:
                 problem = f"it contains trial {content.index} instead of trial {next_trial + damaged_count}"
             elif problem := _find_problem(content, batch_number):
                 problem = "; ".join((problem, *ignored_fields))
-            next_trial, damaged_count, batch_number = content.index + 1, 0, max(batch_number, content.batch or 0)
+            next_trial, damaged_count, batch_number = content.index + 1, 0, max(batch_number, content.batch_number or 0)
         yield Line(number, line_bytes, content, problem, ignored_fields=ignored_fields)
     if incomplete_line:
         number = 1 + len(lines)
@@ -151,8 +151,8 @@ def _scan_json_lines(log_bytes: bytes) -> Iterator[Line]:
 
 def _find_problem(record: Record, batch_number: int) -> str:
     """Return what is wrong with a trial that follows a trial of this batch, or "" if nothing is."""
-    if record.batch is not None and record.batch < batch_number:
-        return f"its batch is {record.batch}, after batch {batch_number}"
+    if record.batch_number is not None and record.batch_number < batch_number:
+        return f"its batch is {record.batch_number}, after batch {batch_number}"
     if not record.seconds and record.failure is None:
         return "the trial has neither times (seconds) nor a failure"
     return ""
@@ -193,7 +193,7 @@ def decode_header_line(line_bytes: bytes) -> Line:
             return Line(1, line_bytes, None, problem)
         known_fields, ignored_fields = drop_unknown_keys(fields, Header)
         header = msgspec.convert(known_fields, Header)
-        _check_plain(msgspec.structs.replace(header, computation=None, random=None))
+        _check_plain(msgspec.structs.replace(header, computation=None, random_draws=None))
         if header.computation:
             _check_plain(msgspec.structs.replace(header.computation, content=""))
         return Line(1, line_bytes, header, ignored_fields=ignored_fields)
@@ -220,11 +220,11 @@ def _check_plain(value: Any, depth: int = 0) -> None:
             _check_plain(item, depth + 1)
 
 
-def _check_follows(line: Final | Ended | Changed, trial_count: int) -> None:
+def _check_follows(line: FinalistTimes | RunEnd | CodeChange, trial_count: int) -> None:
     """Raise msgspec.ValidationError if ``line`` cannot follow the first ``trial_count`` trials."""
-    if line.trials != trial_count:
-        raise msgspec.ValidationError(f"it follows {trial_count} trials, but refers to {line.trials} trials")
-    if not isinstance(line, Final):
+    if line.trial_count != trial_count:
+        raise msgspec.ValidationError(f"it follows {trial_count} trials, but refers to {line.trial_count} trials")
+    if not isinstance(line, FinalistTimes):
         return
     if not line.finalists or not all(
         0 <= finalist.index < trial_count and finalist.seconds for finalist in line.finalists
@@ -357,13 +357,13 @@ def _collect_lines(path: Path, lines: Iterable[Line], size: int) -> Log:
     if unknown_fields and not header.has_newer_format:
         more = f" (and {len(unknown_fields) - 1} more)" if len(unknown_fields) > 1 else ""
         warn(f"{path}, {unknown_fields[0]}; it is ignored{more}")
-    final, ended = (next(reversed(contents_by_type[line_type]), None) for line_type in (Final, Ended))
+    final, ended = (next(reversed(contents_by_type[line_type]), None) for line_type in (FinalistTimes, RunEnd))
     return Log(
         path,
         header,
         tuple(records),
         final if final and final.trials == len(records) else None,
         ended if ended and ended.trials == len(records) else None,
-        tuple(contents_by_type[Changed]),
+        tuple(contents_by_type[CodeChange]),
         size,
     )

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..records import Trial
 from .columns import Columns
-from .format import Final, Finalist, Log
+from .format import Finalist, FinalistTimes, Log
 
 ROUNDS = 11
 """The number of rounds in which a run's finalists are measured again."""
@@ -44,14 +44,14 @@ def find_best_trial(log: Log | Columns) -> tuple[int, float, list[int] | None]:
     If the run has finalists, these are the winner and the other finalists within its noise; see :func:`find_winner`.
     Otherwise, the rivals are None.
     """
-    if log.final is None:
+    if log.finalist_times is None:
         index = int(np.argmin(log.costs))
         return index, float(log.costs[index]), None
-    best, tied = find_winner(log.final)
+    best, tied = find_winner(log.finalist_times)
     return best.index, statistics.median(best.seconds), [finalist.index for finalist in tied]
 
 
-def find_winner(final: Final) -> tuple[Finalist, tuple[Finalist, ...]]:
+def find_winner(final: FinalistTimes) -> tuple[Finalist, tuple[Finalist, ...]]:
     """Return the finalist with the lowest median, and the other finalists within its noise.
 
     A finalist is outside this noise if the winner was faster in all rounds, except for at most :data:`LOST_ROUNDS`.
@@ -87,9 +87,9 @@ def find_largest_drift(log: Log | Columns) -> float | None:
 
 def describe_disagreement(log: Log) -> str:
     """Return a warning if the best trial's time differed when it was measured again, or "" if it did not."""
-    if log.final is None:
+    if log.finalist_times is None:
         return ""
-    best, _ = find_winner(log.final)
+    best, _ = find_winner(log.finalist_times)
     seconds, retimed_seconds = float(log.costs[best.index]), statistics.median(best.seconds)
     if 1 / MAX_TIME_RATIO <= retimed_seconds / seconds <= MAX_TIME_RATIO:
         return ""
@@ -104,7 +104,7 @@ def describe_reliability(log: Log) -> list[str]:
     """Return sentences that describe the reliability of the best trial's times."""
     noise, drift = measure_noise(log), measure_drift(log)
     sentences = [
-        _describe_finalists(log.final) if log.final else "",
+        _describe_finalists(log.finalist_times) if log.finalist_times else "",
         describe_disagreement(log),
         f"the repeats of a trial spread by {100 * noise:.1f} % (median)" if noise is not None else "",
         _describe_drift(drift) if drift else "",
@@ -112,7 +112,7 @@ def describe_reliability(log: Log) -> list[str]:
     return [sentence for sentence in sentences if sentence]
 
 
-def _describe_finalists(final: Final) -> str:
+def _describe_finalists(final: FinalistTimes) -> str:
     best, tied = find_winner(final)
     retiming = f"measured again {len(best.seconds)} times"
     rival_count = len(final.finalists) - 1

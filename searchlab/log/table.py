@@ -45,9 +45,9 @@ def encode_table(header_bytes: bytes, other_lines: bytes, records: Sequence[Any]
     columns["cost"] = make_array([record.cost for record in records], "double")
     for field in msgspec.structs.fields(type(records[0])) if records else ():
         values = [getattr(record, field.name) for record in records]
-        if field.name in _COLUMN_TYPES and any(value != field.default for value in values):
-            columns[field.name] = make_array(values, *_COLUMN_TYPES[field.name])
-    models = [msgspec.to_builtins(record.model) or {} for record in records]
+        if field.encode_name in _COLUMN_TYPES and any(value != field.default for value in values):
+            columns[field.encode_name] = make_array(values, *_COLUMN_TYPES[field.encode_name])
+    models = [msgspec.to_builtins(record.model_quality) or {} for record in records]
     for name in dict.fromkeys(name for model in models for name in model):
         columns[_MODEL_PREFIX + name] = make_array([model.get(name) for model in models])
     return encode(

@@ -20,12 +20,12 @@ from .format import (
     FORMAT_VERSION,
     IDENTITY_FIELDS,
     SPENT_FIELDS,
-    Changed,
-    Ended,
-    Final,
+    CodeChange,
+    FinalistTimes,
     Header,
     Log,
     Record,
+    RunEnd,
     computation_of,
 )
 from .lease import LeasedFile, LogBusy, LogTruncated, is_locked
@@ -88,13 +88,13 @@ class LogWriter(AbstractContextManager["LogWriter"]):
             raise
 
     def _open(self, header: Header, existing_log: Log | None) -> None:
-        if self._file.size != (existing_log.size if existing_log else 0):  # not read yet, or changed since
+        if self._file.size != (existing_log.byte_count if existing_log else 0):  # not read yet, or changed since
             existing_log = read_existing_log(self.path)
             if existing_log is not None:
                 check_identity(self.path, existing_log.header, header)
         self._has_created_log = existing_log is None
         self._log = existing_log or Log(self.path, header, ())  # without the records that are appended
-        self._end_position = self._log.size
+        self._end_position = self._log.byte_count
         if existing_log is None:
             line = encode_line(self.path, header)
             if problem := decode_header_line(line).problem:
@@ -102,28 +102,28 @@ class LogWriter(AbstractContextManager["LogWriter"]):
             self._unwritten_lines.append(line)
             self.sync()
             return
-        if existing_log.size < self._file.size:  # the last line is incomplete
-            self._file.take_over(existing_log.size)
+        if existing_log.byte_count < self._file.size:  # the last line is incomplete
+            self._file.take_over(existing_log.byte_count)
 
     @property
     def log(self) -> Log:
         """The complete log, including all appended records."""
-        return replace(self._log, records=(*self._log.records, *self._new_records), size=self._end_position)
+        return replace(self._log, records=(*self._log.records, *self._new_records), byte_count=self._end_position)
 
-    def append(self, line: Record | Final | Ended | Changed) -> None:
+    def append(self, line: Record | FinalistTimes | RunEnd | CodeChange) -> None:
         self._check_process()
         if isinstance(line, Record):
             line = _add_batch_number(self.path, self._log.header, line)
         self._unwritten_lines.append(encode_line(self.path, line))
-        if isinstance(line, Final):
-            self._log = replace(self._log, final=line)
-        elif isinstance(line, Ended):
-            self._log = replace(self._log, ended=line)
-        elif isinstance(line, Changed):
+        if isinstance(line, FinalistTimes):
+            self._log = replace(self._log, finalist_times=line)
+        elif isinstance(line, RunEnd):
+            self._log = replace(self._log, run_end=line)
+        elif isinstance(line, CodeChange):
             self._log = replace(self._log, changes=(*self._log.changes, line))
         else:
-            if self._log.final or self._log.ended:  # they refer to fewer trials
-                self._log = replace(self._log, final=None, ended=None)
+            if self._log.finalist_times or self._log.run_end:  # they refer to fewer trials
+                self._log = replace(self._log, finalist_times=None, run_end=None)
             self._new_records.append(line)
         if not isinstance(line, Record):
             self.sync()
@@ -176,7 +176,7 @@ class LogWriter(AbstractContextManager["LogWriter"]):
         if (
             kind
             and self._has_created_log
-            and not (self._new_records or self._log.ended)
+            and not (self._new_records or self._log.run_end)
             and os.getpid() == self._process_id
         ):
             self._file.remove()  # while it is still locked
@@ -189,7 +189,7 @@ def find_unused_path(path: Path, infix: str, suffix: str) -> Path:
     return next(unused_path for unused_path in paths if not os.path.lexists(unused_path))
 
 
-def encode_line(path: Path, line: Header | Record | Final | Ended | Changed) -> bytes:
+def encode_line(path: Path, line: Header | Record | FinalistTimes | RunEnd | CodeChange) -> bytes:
     """Encode a line of the log at ``path``. Raises SearchlabError if no log can contain it."""
     with _converting_errors(path):
         return msgspec.json.encode(line)
@@ -210,8 +210,8 @@ def _add_batch_number(path: Path, header: Header, record: Record) -> Record:
     """Return ``record`` with the number of its batch. Raises SearchlabError if one of its times is negative."""
     if (seconds := min(getattr(record, name) for name in SPENT_FIELDS)) < 0:
         raise SearchlabError(f"cannot write the log {path}: trial {record.index} has an invalid time of {seconds:g} s")
-    if record.batch is None:
-        record = msgspec.structs.replace(record, batch=record.index // max(1, header.batch))
+    if record.batch_number is None:
+        record = msgspec.structs.replace(record, batch_number=record.index // max(1, header.batch))
     return record
 
 
@@ -229,13 +229,13 @@ def encode_log(path: Path, log: Log) -> bytes:
     Raises SearchlabError if the log cannot be written.
     """
     records = [_add_batch_number(path, log.header, record) for record in log.records]
-    last_lines = [line for line in (log.final, log.ended) if line]
-    other_lines: list[Record | Final | Ended | Changed] = [*log.changes, *last_lines]
+    last_lines = [line for line in (log.finalist_times, log.run_end) if line]
+    other_lines: list[Record | FinalistTimes | RunEnd | CodeChange] = [*log.changes, *last_lines]
     if path.suffix == PARQUET:
         with _converting_errors(path):
             return encode_table(msgspec.json.encode(log.header), msgspec.json.encode(other_lines), records)
     lines = sorted(
-        [*other_lines, *records], key=lambda line: line.index + 0.5 if isinstance(line, Record) else line.trials
+        [*other_lines, *records], key=lambda line: line.index + 0.5 if isinstance(line, Record) else line.trial_count
     )
     data = b"".join(encode_line(path, line) + b"\n" for line in (log.header, *lines))
     return gzip.compress(data, mtime=0) if path.suffix == ".gz" else data
@@ -275,8 +275,8 @@ def check_identity(path: Path, old_header: Header, new_header: Header) -> None:
     """Raise OtherRun if the log at ``path`` with ``old_header`` does not belong to the run with ``new_header``."""
     if old_header.has_newer_format:
         raise OtherRun(
-            f"{path} has the log format {old_header.searchlab_log}, which is read-only here: this version of searchlab "
-            f"writes format {FORMAT_VERSION}",
+            f"{path} has the log format {old_header.format_version}, which is read-only here: this version of "
+            f"searchlab writes format {FORMAT_VERSION}",
             "choose a different log file",
         )
     for name in IDENTITY_FIELDS:

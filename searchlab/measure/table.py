@@ -283,7 +283,7 @@ class TableMeasurer(Measurer):
         A sample of the configs is scheduled. Tables of suites never change, so for them, other programs are only
         logged.
         """
-        code_digests = {self._headers_by_path[path].code.get("space", "") for path in paths}
+        code_digests = {self._headers_by_path[path].code_digests.get("space", "") for path in paths}
         if not space.has_programs or code_digests == {source_digest(type(space), *iterate_functions(space.made_with))}:
             return
         header, table_name = self._headers_by_path[paths[0]], self.settings.name or str(paths[0])

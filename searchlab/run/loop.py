@@ -23,7 +23,7 @@ from ..costmodel.quality import ModelQuality, measure_quality
 from ..errors import InvalidConfig, SearchlabError, warn
 from ..foreign_code import note_interrupts
 from ..log.budget import UNLIMITED
-from ..log.format import Ended, Final, Finalist, Log, Record
+from ..log.format import Finalist, FinalistTimes, Log, Record, RunEnd
 from ..log.reliability import MARGIN, ROUNDS, find_sentinel_trial
 from ..log.writer import LogWriter, OtherRun
 from ..measure.contract import CannotMeasure, Measurer, Remeasurer, SpaceCosts
@@ -82,7 +82,7 @@ class RunLoop(AbstractContextManager["RunLoop"]):
             run.header,
             workers=measurer.workers,
             optimum=all_costs.optimum if all_costs else None,
-            random=summarize_random_draws(all_costs, run.trials),
+            random_draws=summarize_random_draws(all_costs, run.trials),
         )
         self._run = run
         self._measurer = measurer
@@ -138,7 +138,7 @@ class RunLoop(AbstractContextManager["RunLoop"]):
         configs = driver.ask(run.batch)
         if not configs:
             replay.check_end(start)
-            self._end_run(Ended(trials=start))
+            self._end_run(RunEnd(trial_count=start))
             return
         configs = configs[: end - start]  # the rest is measured if the budget is increased later
         for trial in replay.match_trials(configs, start):
@@ -167,13 +167,13 @@ class RunLoop(AbstractContextManager["RunLoop"]):
             self._log_writer.append(
                 Record.from_trial(
                     trial,
-                    batch=batch_index,
+                    batch_number=batch_index,
                     fill_in=config in driver.policy.fill_ins,
                     propose_seconds=cpu.propose_seconds / batch_size,
                     train_seconds=cpu.train_seconds / batch_size,
                     feature_seconds=cpu.feature_seconds / batch_size,
-                    model=quality,
-                    sentinel=sentinel_seconds,
+                    model_quality=quality,
+                    sentinel_seconds=sentinel_seconds,
                 )
             )
             sentinel_seconds = None
@@ -211,9 +211,9 @@ class RunLoop(AbstractContextManager["RunLoop"]):
         self._best_cost = min(self._best_cost, trial.cost)
         self._on_trial(trial, is_replayed, self._charged_seconds)
 
-    def _end_run(self, reason: Ended) -> None:
+    def _end_run(self, reason: RunEnd) -> None:
         self._trial_limit = len(self._trials)
-        self._log_writer.append(msgspec.structs.replace(reason, time=round(time.time(), 3)))
+        self._log_writer.append(msgspec.structs.replace(reason, recorded_at=round(time.time(), 3)))
 
     def _time_sentinel(self, batch_index: int) -> float | None:
         """Time the run's first working program again, and return the seconds, or None if it fails or is not due."""
@@ -241,10 +241,10 @@ class RunLoop(AbstractContextManager["RunLoop"]):
         while (count := self._replay.compared_count - len(self._trials)) > 0:
             self.step(count)  # the run was told to end before the end of its log
         self._log_code_change()
-        measurer, final = self._measurer, self.log.final
+        measurer, final = self._measurer, self.log.finalist_times
         if not isinstance(measurer, Remeasurer) or not measurer.finalists:
             return
-        if final is None or final.trials != len(self._trials):
+        if final is None or final.trial_count != len(self._trials):
             if not math.isinf(self._best_cost):
                 announce(f"measuring the fastest programs in {self._log_writer.path} again")
             final = measure_finalists(measurer, self._run.space, self._trials)
@@ -263,7 +263,7 @@ def summarize_random_draws(all_costs: SpaceCosts | None, trials: int) -> RandomD
     return RandomDraws(expected, round(draws.median, HEADER_DECIMALS), round(draws.slowest, HEADER_DECIMALS))
 
 
-def measure_finalists(measurer: Remeasurer, space: Space, trials: Sequence[Trial]) -> Final | None:
+def measure_finalists(measurer: Remeasurer, space: Space, trials: Sequence[Trial]) -> FinalistTimes | None:
     """Measure the fastest programs in ``trials`` again.
 
     Returns None if no program works. If one of the fastest programs now fails, issues a warning and returns None.
@@ -282,7 +282,7 @@ def measure_finalists(measurer: Remeasurer, space: Space, trials: Sequence[Trial
     finalists = tuple(
         Finalist(trial.index, round_seconds) for trial, round_seconds in zip(contenders, seconds, strict=True)
     )
-    return Final(trials=len(trials), finalists=finalists, time=round(time.time(), 3))
+    return FinalistTimes(trial_count=len(trials), finalists=finalists, recorded_at=round(time.time(), 3))
 
 
 class PolicyDriver:

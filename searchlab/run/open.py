@@ -116,7 +116,7 @@ def _check_log(run: Run, on_this_machine: bool) -> None:
     header = run.header if on_this_machine else msgspec.structs.replace(run.header, host=log.header.host)
     check_identity(run.log_path, log.header, header)
     is_function = isinstance(run.space.workload, Function) and not run.settings.replays
-    if is_function and log.records and log.code.get("workload") != run.code_digests["workload"]:
+    if is_function and log.records and log.code_digests.get("workload") != run.code_digests["workload"]:
         raise make_reproduction_error(run, log, "Its trials were measured by the old function")
 
 

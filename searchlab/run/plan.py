@@ -89,11 +89,13 @@ class Run:
 
     def is_current(self, log: Log) -> bool:
         """Return whether ``log`` was written, or has been reproduced, by today's code and libraries."""
-        return log.code == self.code_digests and log.versions == library_versions()
+        return log.code_digests == self.code_digests and log.versions == library_versions()
 
     def changes_since(self, log: Log) -> str:
         """Return which libraries and code have changed since ``log`` was written, or "" if none has."""
-        changed_roles = [role for role, digest in self.code_digests.items() if log.code.get(role, digest) != digest]
+        changed_roles = [
+            role for role, digest in self.code_digests.items() if log.code_digests.get(role, digest) != digest
+        ]
         return ", ".join([*list_version_changes(log.versions), *(f"the code of the {role}" for role in changed_roles)])
 
     def start(self) -> tuple[Policy, BoundCostModel | None]:
@@ -127,7 +129,7 @@ class Run:
         if isinstance(self.settings, LocalSettings) and target.kind == "llvm":
             machine = machine | read_resolution(target.cores, self.settings.repeat)
         return Header(
-            searchlab_log=FORMAT_VERSION,
+            format_version=FORMAT_VERSION,
             workload=self.workload_name,
             space=self.space_choice.plugin.to_spec(),
             fingerprint=self.space.fingerprint,
@@ -146,11 +148,11 @@ class Run:
             space_label=self.space_choice.label,
             space_size=self.space_choice.size,
             contrasts=self.contrasts,
-            effective=dict(self.effective_options),
+            effective_options=dict(self.effective_options),
             versions=dict(library_versions()),
-            code=dict(self.code_digests),
-            defaults=_collect_default_options(self),
-            created=time.time(),
+            code_digests=dict(self.code_digests),
+            default_options=_collect_default_options(self),
+            created_at=time.time(),
             computation=computation,
         )
 

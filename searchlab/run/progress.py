@@ -16,10 +16,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, Task, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from ..console import PATIENCE_SECONDS, Terminal, escape_to_one_line, format_speed, notify_if_slow
+from ..console import PATIENCE_SECONDS, Terminal, escape_to_one_line, format_duration, format_speed, notify_if_slow
 from ..errors import SearchlabError
 from ..log.budget import UNLIMITED
-from ..log.forecast import format_duration
 from ..records import Trial
 from ..workload import Workload
 from .plan import OnChargedRun, OnChargedTrial, OnRun, Run

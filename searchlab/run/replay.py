@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from ..errors import warn
-from ..log.format import Changed, Log, Record
+from ..log.format import CodeChange, Log, Record
 from ..log.writer import OtherRun, describe_remedies
 from ..machine.host import library_versions
 from ..measure.contract import Measurer
@@ -50,7 +50,7 @@ class Replay:
         if trial_count < len(self.log.records):
             raise self._make_proposal_error(trial_count, "has nothing more to propose")
 
-    def accept_code(self, measurer: Measurer) -> Changed | None:
+    def accept_code(self, measurer: Measurer) -> CodeChange | None:
         """Return the line that records today's code once it has reproduced the log, or None if it is recorded already.
 
         Raises OtherRun if the code yields other programs for the logged configs.
@@ -59,18 +59,18 @@ class Replay:
             return None
         self._check_programs(measurer)
         self.is_current = True
-        return Changed(
-            trials=len(self.log.records),
-            code=dict(self._run.code_digests),
+        return CodeChange(
+            trial_count=len(self.log.records),
+            code_digests=dict(self._run.code_digests),
             versions=dict(library_versions()),
-            time=round(time.time(), 3),
+            recorded_at=round(time.time(), 3),
         )
 
     def _check_programs(self, measurer: Measurer) -> None:
         """Raise OtherRun if the space now yields another program, or the table another time, for a logged config."""
         log, run, space = self.log, self._run, self._run.space
         digests = {role: digest for role, digest in run.code_digests.items() if role in _PROGRAM_ROLES}
-        has_same_code = all(log.code.get(role) == digest for role, digest in digests.items())
+        has_same_code = all(log.code_digests.get(role) == digest for role, digest in digests.items())
         if has_same_code and log.versions.get("apache-tvm") == library_versions().get("apache-tvm"):
             return
         if measurer.repeatable:

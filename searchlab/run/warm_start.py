@@ -107,7 +107,7 @@ def read_earlier_run(path: Path, statistic: Statistic, directory: Path | None = 
     """Read the log at ``path``. Its digest is that of its complete lines, uncompressed."""
     log_bytes = read_log_bytes(path)
     log = decode_log(path, log_bytes)
-    return EarlierRun(log, hashlib.sha256(log_bytes[: log.size]).hexdigest()[:32], statistic, directory)
+    return EarlierRun(log, hashlib.sha256(log_bytes[: log.byte_count]).hexdigest()[:32], statistic, directory)
 
 
 def _read_directory(directory: Path, statistic: Statistic) -> list[EarlierRun]:
@@ -116,7 +116,7 @@ def _read_directory(directory: Path, statistic: Statistic) -> list[EarlierRun]:
     for run in read_each(find_logs(directory), lambda path: read_earlier_run(path, statistic, directory)):
         if run.trials:
             runs.setdefault(run.digest, run)
-    return sorted(runs.values(), key=lambda run: (run.log.header.created, run.digest))
+    return sorted(runs.values(), key=lambda run: (run.log.header.created_at, run.digest))
 
 
 def _read_table(table: SuiteTable, statistic: Statistic) -> EarlierRun:

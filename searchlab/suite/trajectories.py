@@ -21,7 +21,7 @@ from ..arrays import Floats
 from ..errors import SearchlabError, did_you_mean
 from ..files import file_name, make_write_error, read_bytes, write_file
 from ..log.columns import Columns, read_columns
-from ..log.format import Ended, Header
+from ..log.format import Header, RunEnd
 from ..log.journal import Journal
 from ..log.read import RUNS_SUFFIX
 from ..machine.host import cpu_model
@@ -62,7 +62,7 @@ class Trajectory(msgspec.Struct, frozen=True, array_like=True):
             positions = tuple(table.positions_by_config[config] for config in configs)
         except KeyError as error:
             raise SearchlabError(f"{log.path} contains a config that {table.name} does not: {error}") from None
-        return cls(log.header.seed, positions, bool(log.ended))
+        return cls(log.header.seed, positions, bool(log.run_end))
 
 
 class TableRuns(msgspec.Struct, frozen=True):
@@ -184,8 +184,8 @@ class Trajectories(msgspec.Struct, frozen=True, kw_only=True):
             label=self.strategy,
             space_size=table_header.space_size,
             optimum=table.optimum,
-            effective=table_runs.effective,
-            random=table_runs.random,
+            effective_options=table_runs.effective,
+            random_draws=table_runs.random,
             workers=table_header.workers,
             versions=self.versions,
             starts=self.starts,
@@ -197,7 +197,7 @@ class Trajectories(msgspec.Struct, frozen=True, kw_only=True):
             path=Path(table.entry.name, self.strategy, f"seed{run.seed}"),
             header=header,
             batch_numbers=np.arange(len(positions), dtype=np.int32) // self.batch,
-            ended=Ended(trials=len(positions)) if run.ended else None,
+            run_end=RunEnd(trial_count=len(positions)) if run.ended else None,
         )
 
 
@@ -248,10 +248,13 @@ def _combine_logs(suite: Suite, logs: Sequence[Columns]) -> Trajectories:
             runs = [Trajectory.from_log(log, table) for log in table_logs]
             header = table_logs[-1].header
             tables[table.entry.name] = TableRuns(
-                table.digest, tuple(sorted(runs, key=lambda run: run.seed)), header.effective, header.random
+                table.digest,
+                tuple(sorted(runs, key=lambda run: run.seed)),
+                header.effective_options,
+                header.random_draws,
             )
     code_digests = [
-        {role: digest for role, digest in log.code.items() if role in ("policy", "cost_model")} for log in logs
+        {role: digest for role, digest in log.code_digests.items() if role in ("policy", "cost_model")} for log in logs
     ]
     header = logs[0].header
     return Trajectories(

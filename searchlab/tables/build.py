@@ -49,7 +49,7 @@ BATCH_SIZE = 32
 """The number of configs in a batch: enough to keep all build processes busy, but little to lose in an interruption."""
 
 
-def table_study(
+def make_table_study(
     source: str,
     space: str = "",
     options: Mapping[str, Any] | None = None,
@@ -101,7 +101,7 @@ def choose_passes(runs: Sequence[Run], passes: int | None = None) -> int:
     return passes
 
 
-def runs_for_tables(runs: Sequence[Run], out: Path | None, default: Path, passes: int) -> dict[Path, Run]:
+def make_table_runs(runs: Sequence[Run], out: Path | None, default: Path, passes: int) -> dict[Path, Run]:
     """Return the run that builds each table, by the table's path.
 
     Args:
@@ -195,7 +195,7 @@ def build_table(
     study = Study.from_dict(study_keys)
     runs, _ = plan_tables(study, limit, seed)
     passes = choose_passes(runs, passes)
-    runs_by_table = runs_for_tables(runs, Path(path), Path(), passes)
+    runs_by_table = make_table_runs(runs, Path(path), Path(), passes)
     with show_progress(progress, list(runs_by_table.values()), lambda *_: None) as on_run:
         build_tables(runs_by_table, passes, on_run)
     return Result(read_log(path), runs[0].space)
@@ -285,7 +285,7 @@ def _replace_times(log: Log, run: Run, passes: int, on_block: OnBlock) -> Log:
     readings_by_program = timer.collect_readings()
     records = [_replace_readings(record, readings_by_program.get(record.program)) for record in log.records]
     header = msgspec.structs.replace(log.header, passes=timer.summarize())
-    return replace(log, header=header, records=tuple(records), final=None, ended=None)
+    return replace(log, header=header, records=tuple(records), finalist_times=None, run_end=None)
 
 
 def _replace_readings(record: Record, readings: ProgramReadings | None) -> Record:
@@ -294,7 +294,7 @@ def _replace_readings(record: Record, readings: ProgramReadings | None) -> Recor
         return record
     if readings.failed:
         return msgspec.structs.replace(record, seconds=(), failure="run_error", message=readings.failed)
-    return msgspec.structs.replace(record, seconds=readings.seconds, at=readings.at)
+    return msgspec.structs.replace(record, seconds=readings.seconds, measured_at=readings.at)
 
 
 def _is_complete(path: Path, run: Run) -> bool:

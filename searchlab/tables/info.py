@@ -151,7 +151,7 @@ class TableInfo:
 
     def to_json(self) -> dict[str, Any]:
         header = msgspec.to_builtins(self.log.header)
-        changes = [{"trials": change.trials, "versions": change.versions} for change in self.log.changes]
+        changes = [{"trials": change.trial_count, "versions": change.versions} for change in self.log.changes]
         header_fields = ("workload", "space", "fingerprint", "target", "measure", "host", "created", "versions")
         data = {"file": str(self.log.path)} | {name: header[name] for name in header_fields}
         data |= {
@@ -179,8 +179,8 @@ class TableInfo:
 
 def _describe_passes(passes: Passes) -> str:
     return (
-        f"in {passes.count} passes, each in another order; {passes.again} blocks of {passes.block} again; the fastest "
-        f"{passes.finalists} in turn, {passes.rounds} times"
+        f"in {passes.count} passes, each in another order; {passes.repeated_block_count} blocks of "
+        f"{passes.block_size} again; the fastest {passes.finalist_count} in turn, {passes.round_count} times"
     )
 
 
@@ -193,7 +193,7 @@ def make_info_table(info: TableInfo) -> Table:
         "space": header.space.name + (f" with {options}" if options else ""),
         "target": format_values({name: value for name, value in header.target.items() if name != "caches"}),
         "host": ", ".join(map(str, header.host.values())),
-        "measured": format_date(info.log) if header.created else "",
+        "measured": format_date(info.log) if header.created_at else "",
         "versions": format_versions(info.log),
         **info.describe(),
         "refused": info.unsteady_reason
@@ -209,7 +209,7 @@ def make_info_table(info: TableInfo) -> Table:
 
 def format_date(log: Log) -> str:
     """Return the day on which a log was begun, as in ``2026-01-31``."""
-    return datetime.fromtimestamp(log.header.created, UTC).strftime("%Y-%m-%d")
+    return datetime.fromtimestamp(log.header.created_at, UTC).strftime("%Y-%m-%d")
 
 
 def format_values(values: dict[str, Any]) -> str:
@@ -239,17 +239,17 @@ def explain_unsteadiness(log: Log) -> str:
 
 
 def _explain_unsteady_passes(log: Log, passes: Passes) -> str:
-    usual_seconds = float(np.median([seconds for _, seconds in passes.sentinel] or [1.0]))
-    for at, seconds in passes.sentinel:
+    usual_seconds = float(np.median([seconds for _, seconds in passes.sentinel_readings] or [1.0]))
+    for at, seconds in passes.sentinel_readings:
         if abs(seconds / usual_seconds - 1) > MAX_DEVIATION:
             ratio = seconds / usual_seconds
             return f"the program timed in every block took {ratio:.2f} times as long as usual at {at:g} s"
     # Programs that were timed in turn at the end have readings from only one period.
-    records = [record for record in log.records if not record.reused and len(set(record.at)) > 1]
+    records = [record for record in log.records if not record.reused and len(set(record.measured_at)) > 1]
     deviations = sorted(
         (at, math.log(seconds / record.measurement.cost))
         for record in records
-        for at, seconds in zip(record.at, record.seconds, strict=True)
+        for at, seconds in zip(record.measured_at, record.seconds, strict=True)
     )
     starts = [0]
     for i, (at, _) in enumerate(deviations):

@@ -214,11 +214,11 @@ class PassTimer:
         sentinel = tuple((round(block.time - self._start, 1), block.sentinel) for block in blocks)
         return Passes(
             count=self.count,
-            block=BLOCK_SIZE,
-            sentinel=sentinel,
-            again=self.again,
-            finalists=len(final.programs),
-            rounds=FINAL_ROUNDS,
+            block_size=BLOCK_SIZE,
+            sentinel_readings=sentinel,
+            repeated_block_count=self.again,
+            finalist_count=len(final.programs),
+            round_count=FINAL_ROUNDS,
         )
 
     @property

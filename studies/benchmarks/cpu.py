@@ -28,7 +28,7 @@ from searchlab.log.read import read_header, read_log
 from searchlab.run.loop import search
 from searchlab.run.study import Study
 
-CLOCKS = {"propose_seconds": 0.0, "train_seconds": 0.0, "feature_seconds": 0.0, "time": 0.0}
+CLOCKS = {"propose_seconds": 0.0, "train_seconds": 0.0, "feature_seconds": 0.0, "recorded_at": 0.0}
 
 
 def study_of(table: Path, path: Path, seeds: int, trials: int, only: Sequence[str]) -> Study:
@@ -74,10 +74,10 @@ def difference(old: Path, new: Path) -> str:
 
 
 def _timeless(record: Any) -> Any:
-    model = record.model
+    model = record.model_quality
     if model is not None:
         model = msgspec.structs.replace(model, train_seconds=0.0, predict_seconds=0.0)
-    return msgspec.json.encode(msgspec.structs.replace(record, **CLOCKS, model=model))
+    return msgspec.json.encode(msgspec.structs.replace(record, **CLOCKS, model_quality=model))
 
 
 def main(argv: Sequence[str] | None = None) -> None:

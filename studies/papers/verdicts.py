@@ -96,7 +96,7 @@ def test(file: Path, split: str, seeds: int | None, jobs: int, console: Console)
     study = Study.from_dict({**data, **({"seeds": seeds} if seeds else {})}, file.parent)
     out = Path("results", "papers", file.stem, where.replace("/", "-").replace(" ", "-"))
     study.run(out, jobs=jobs, progress=console)
-    runs = read_suite_study_runs(study, out) if study.baselines else read_runs(out, readings=False)
+    runs = read_suite_study_runs(study, out) if study.baselines else read_runs(out)
     entries = study.spec.policy_entries
     return StudyVerdicts(
         StudyHead.read(file).title,

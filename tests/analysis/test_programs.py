@@ -6,9 +6,8 @@ import msgspec
 import pytest
 
 from searchlab.analysis import report
-from searchlab.analysis.page.render import find_best_programs
 from searchlab.analysis.read import read_runs
-from searchlab.log.format import Final, Finalist
+from searchlab.log.format import Finalist, FinalistTimes
 from tests.support.analysis.logs import WORKLOAD, write
 
 
@@ -16,7 +15,7 @@ def append_finalists(path: Path, gflops: dict[int, float]) -> None:
     """End the log at ``path`` with its finalists, by trial from 0, at these speeds in each of 11 rounds."""
     finalists = tuple(Finalist(index, (1e-3 / speed,) * 11) for index, speed in gflops.items())
     with path.open("ab") as file:
-        file.write(msgspec.json.encode(Final(trials=3, finalists=finalists)) + b"\n")
+        file.write(msgspec.json.encode(FinalistTimes(trial_count=3, finalists=finalists)) + b"\n")
 
 
 def test_the_best_program_of_each_run_and_strategy(tmp_path: Path) -> None:
@@ -35,7 +34,7 @@ def test_the_best_program_of_each_run_and_strategy(tmp_path: Path) -> None:
         ("a", 2, 0, 3.6, 5.0, [1]),
         ("b", 0, 0, 9.0, 9.0, None),
     ]
-    best = find_best_programs(runs)
+    best = runs.best_programs
     assert [(p.strategy, p.seed, p.config) for p in best] == [
         ("b", 0, {"tile": [0, 1], "of": "b 0"}),
         ("a", 1, {"tile": [2, 1], "of": "a 1"}),

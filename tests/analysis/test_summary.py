@@ -13,7 +13,7 @@ from searchlab.analysis.charts.figures import make_charts
 from searchlab.analysis.read import read_runs
 from searchlab.analysis.summary import Summary, WorkloadSummary, summarize
 from searchlab.analysis.verdict import Outcome
-from searchlab.log.format import Final, Finalist
+from searchlab.log.format import Finalist, FinalistTimes
 from searchlab.log.read import read_log
 from searchlab.log.writer import LogWriter
 from searchlab.plugins import Plugin
@@ -415,7 +415,7 @@ def test_a_lucky_draw_of_noise_is_no_target(tmp_path: Path) -> None:
 def test_a_note_says_that_finalists_were_measured_again(tmp_path: Path) -> None:
     path = write(tmp_path, "a", 0, [5, 10])
     writer = LogWriter(path, read_log(path).header)
-    writer.append(Final(trials=2, finalists=(Finalist(1, (1e-4,)), Finalist(0, (2e-4,)))))
+    writer.append(FinalistTimes(trial_count=2, finalists=(Finalist(1, (1e-4,)), Finalist(0, (2e-4,)))))
     writer.close()
     (note,) = summarize_workload(tmp_path).notes
     assert note.startswith(

@@ -116,7 +116,7 @@ def test_a_log_contains_it_and_a_damaged_one_is_refused(tmp_path: Path) -> None:
     log = tmp_path / "a.jsonl"
     searchlab.tune(workload, space="sketch", policy="random", log=log, trials=1, progress=False)
     header = read_log(log).header
-    assert header.searchlab_log == "1.2" and workload_of(header) == workload
+    assert header.format_version == "1.2" and workload_of(header) == workload
     assert searchlab.load_log(log).best.schedule().mod["main"]
     with pytest.raises(
         SearchlabError, match="verifying the log executes that function; if you trust this file, add --trust"

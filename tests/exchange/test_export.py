@@ -186,7 +186,7 @@ def test_optuna_loads_and_continues_a_study_of_every_log(file: str, tmp_path: Pa
             assert trial.user_attrs.get("failure") == record.failure
             assert trial.user_attrs.get("seconds", []) == list(record.seconds)
             assert trial.datetime_complete is not None and trial.datetime_start is not None
-            assert trial.datetime_complete.timestamp() == pytest.approx(record.time, abs=1e-3)
+            assert trial.datetime_complete.timestamp() == pytest.approx(record.recorded_at, abs=1e-3)
             seconds = (trial.datetime_complete - trial.datetime_start).total_seconds()
             charged = record.propose_seconds + record.train_seconds + record.build_seconds + record.run_seconds
             assert seconds == pytest.approx(charged, abs=1e-5)

@@ -151,11 +151,11 @@ def test_autotvm_records_keep_cost_failure_time_order_and_target(tmp_path: Path)
     assert log.header.target == {"kind": "llvm", "keys": ["cpu"], "mcpu": "skylake-avx512", "num-cores": 2}
     assert log.header.space.name == "autotvm" and log.header.fingerprint.startswith("autotvm:")
     assert log.header.versions == {"apache-tvm": "0.17.dev0"}
-    assert log.header.created == min(entry["result"][3] for entry in entries)
+    assert log.header.created_at == min(entry["result"][3] for entry in entries)
     assert log.costs.tolist() == [
         entry["result"][0][0] if entry["result"][1] == 0 else float("inf") for entry in entries
     ]
-    assert [r.time for r in log.records] == [entry["result"][3] for entry in entries]
+    assert [r.recorded_at for r in log.records] == [entry["result"][3] for entry in entries]
     assert [r.run_seconds for r in log.records] == [entry["result"][2] for entry in entries]
     assert [r.failure for r in log.records] == [None] * 4 + ["build_timeout"]
     assert log.records[4].message == "MeasureErrorNo.BUILD_TIMEOUT"

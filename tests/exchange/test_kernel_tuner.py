@@ -81,7 +81,7 @@ def test_a_cache_file_is_a_table(tmp_path: Path) -> None:
     assert not notes
     assert header.workload == "kernel:convolution_kernel-64x32@NVIDIA_RTX_A4000:6000000flop"
     assert header.space.name == "parameters" and header.space_size == 3 and header.measure["statistic"] == "mean"
-    assert header.host == {"device": "NVIDIA RTX A4000"} and header.created == first.time == 1703238845.502007
+    assert header.host == {"device": "NVIDIA RTX A4000"} and header.created_at == first.recorded_at == 1703238845.502007
     assert first.config == {"x": 16, "y": "a"} and first.seconds == (1e-3, 3e-3) and first.measurement.cost == 2e-3
     assert (first.build_seconds, first.train_seconds, first.propose_seconds) == (0.5, 7e-3, 8e-3)
     assert first.run_seconds == pytest.approx(5e-3) and second.run_seconds == pytest.approx(2e-3)
@@ -121,7 +121,7 @@ def test_a_policy_searches_it_and_a_run_resumes(tmp_path: Path, policy: str) -> 
     }
     result = tune(KERNEL, **options)
     configs = [trial.config for trial in result.trials]
-    assert len(set(configs)) == len(configs) == 20 or result.log.ended
+    assert len(set(configs)) == len(configs) == 20 or result.log.run_end
     lines = (tmp_path / "run.jsonl").read_text().splitlines(keepends=True)
     (tmp_path / "run.jsonl").write_text("".join(lines[:9]))
     assert [trial.config for trial in tune(KERNEL, **options).trials] == configs

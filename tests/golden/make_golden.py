@@ -19,7 +19,7 @@ import searchlab
 from searchlab.exchange.imports import ImportOptions, import_file
 from searchlab.log.read import read_log
 from searchlab.run.study import Study
-from searchlab.tables.build import build_tables, plan_tables, runs_for_tables
+from searchlab.tables.build import build_tables, make_table_runs, plan_tables
 from tests.golden.seen import seen
 from tests.support.exchange import DATA as FOREIGN
 from tests.support.measure.faulty import Faulty
@@ -67,7 +67,7 @@ def main() -> None:
     )
     entry = {"workloads": ["gemm:64x64x64"], "spaces": [GUIDED], "policies": ["random"], "target": TARGET}
     study = Study.from_dict({**entry, "measure": {"kind": "local", "repeat": 3, "min_repeat_ms": 1}})
-    build_tables(runs_for_tables(plan_tables(study)[0], DATA / "table.jsonl.gz", DATA, 2), 2, lambda *_: None)
+    build_tables(make_table_runs(plan_tables(study)[0], DATA / "table.jsonl.gz", DATA, 2), 2, lambda *_: None)
     shutil.rmtree(DATA / "table.building", ignore_errors=True)
     table = {"kind": "table", "path": "table.jsonl.gz"}
     for name, trials, more in (

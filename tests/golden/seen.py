@@ -24,8 +24,8 @@ def seen(log: Log) -> dict[str, Any]:
         "failures": [record.failure for record in log.records],
         "starts": log.batch_starts,
         "charged": log.charged_seconds.sum(axis=1).tolist(),
-        "finalists": [finalist.index for finalist in log.final.finalists] if log.final else [],
-        "ended": log.ended is not None,
+        "finalists": [finalist.index for finalist in log.finalist_times.finalists] if log.finalist_times else [],
+        "ended": log.run_end is not None,
     }
 
 

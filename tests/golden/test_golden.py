@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import searchlab
-from searchlab.log.format import PART_FIELDS, Changed, Ended, Final, Header, Record
+from searchlab.log.format import PART_FIELDS, CodeChange, FinalistTimes, Header, Record, RunEnd
 from searchlab.log.read import read_log
 from searchlab.log.result import load_log
 from searchlab.measure.suite import find_suite
@@ -53,22 +53,22 @@ def test_a_run_goes_on_from_its_log(name: str, cut: int, tmp_path: Path, monkeyp
         space=GUIDED,
         policy={"name": header.policy.name, "options": header.policy.options},
         log=log,
-        trials=len(original.records) + (1 if original.ended else 0),
+        trials=len(original.records) + (1 if original.run_end else 0),
         batch=header.batch,
         seed=header.seed,
         target=TARGET,
         measure=header.measure,
-        stop_after=original.ended.stop_after if original.ended else None,
+        stop_after=original.run_end.stop_after if original.run_end else None,
         warm_start=[tmp_path / "model.jsonl"] if header.warm_start else [],
         progress=False,
     ).log
     assert [record.config for record in again.records] == [record.config for record in original.records]
-    assert again.batch_starts == original.batch_starts and (again.ended is None) == (original.ended is None)
+    assert again.batch_starts == original.batch_starts and (again.run_end is None) == (original.run_end is None)
 
 
 def test_every_field_and_every_kind_of_line_is_covered() -> None:
     text = (ROOT / "docs" / "design" / "log-format.md").read_text()
-    fields = {name for kind in (Header, Record, Final, Ended, Changed) for name in kind.__struct_fields__}
+    fields = {name for kind in (Header, Record, FinalistTimes, RunEnd, CodeChange) for name in kind.__struct_fields__}
     assert not [name for name in sorted(fields) if f"`{name}`" not in text]
     lines: list[dict[str, Any]] = [
         json.loads(line) for path in LOGS if path.suffix == ".jsonl" for line in path.read_text().splitlines()

@@ -19,7 +19,7 @@ def run(sizes: list[int], batch: int, workers: int) -> Log:
     """Return a run with batches of these sizes. A program takes 8 s to build, and 1 s to run."""
     numbers = [number for number, size in enumerate(sizes) for _ in range(size)]
     records = tuple(
-        Record(index=index, batch=number, config={}, build_seconds=8.0, run_seconds=1.0)
+        Record(index=index, batch_number=number, config={}, build_seconds=8.0, run_seconds=1.0)
         for index, number in enumerate(numbers)
     )
     return Log(Path("a"), msgspec.structs.replace(HEADER, batch=batch, workers=workers), records)
@@ -58,7 +58,7 @@ numbers = st.integers(0, 4) | st.just(2**70)  # a log may have any
 def test_batches_begin_where_the_specification_says(batches: list[int], unnumbered: bool, number: int) -> None:
     recorded = [None if unnumbered else batch for batch in batches]
     records = tuple(
-        Record(index=index, batch=batch, config={}, propose_seconds=index % 2, build_seconds=index)
+        Record(index=index, batch_number=batch, config={}, propose_seconds=index % 2, build_seconds=index)
         for index, batch in enumerate(recorded)
     )
     log = Log(Path("a"), msgspec.structs.replace(HEADER, batch=number, workers=number + 1), records)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from searchlab.cli.app import app
-from searchlab.log.format import Ended, Final, Finalist
+from searchlab.log.format import Finalist, FinalistTimes, RunEnd
 from searchlab.log.read import read_log
 from searchlab.log.writer import LogWriter, check_log
 from tests.support.cli import searchlab
@@ -32,8 +32,8 @@ def test_an_intact_log_has_no_problems(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     write_trials(path, 8)
     writer = LogWriter(path, HEADER)
-    writer.append(Ended(trials=8))
-    writer.append(Final(trials=8, finalists=(Finalist(3, (1e-3,)),)))
+    writer.append(RunEnd(trial_count=8))
+    writer.append(FinalistTimes(trial_count=8, finalists=(Finalist(3, (1e-3,)),)))
     writer.append(make_record(8))
     writer.close()
     report = check_log(path)

@@ -15,7 +15,7 @@ from searchlab.costmodel.quality import ModelQuality
 from searchlab.errors import SearchlabError
 from searchlab.log.budget import Budget
 from searchlab.log.columns import QUALITY_METRICS, Columns, read_columns
-from searchlab.log.format import Ended, Final, Finalist, Log, Record
+from searchlab.log.format import Finalist, FinalistTimes, Log, Record, RunEnd
 from searchlab.log.read import read_log
 from searchlab.log.reliability import measure_drift
 from searchlab.log.result import Result
@@ -41,8 +41,8 @@ def records(draw: st.DrawFn, most: int = 8) -> tuple[Record, ...]:
             run_seconds=draw(st.floats(0, 9)),
             nearest=draw(st.booleans()),
             reused=draw(st.booleans()),
-            sentinel=draw(st.none() | seconds),
-            model=draw(st.none() | st.builds(ModelQuality, trials=st.just(4), k=st.just(1), rmse=part)),
+            sentinel_seconds=draw(st.none() | seconds),
+            model_quality=draw(st.none() | st.builds(ModelQuality, trials=st.just(4), k=st.just(1), rmse=part)),
         )
         for index in range(draw(st.integers(0, most)))
         for failure in [draw(st.none() | st.sampled_from(FAILURES))]
@@ -50,7 +50,7 @@ def records(draw: st.DrawFn, most: int = 8) -> tuple[Record, ...]:
 
 
 def lines(log: Log) -> bytes:
-    notes = [note for note in (log.final, log.ended) if note]
+    notes = [note for note in (log.finalist_times, log.run_end) if note]
     return msgspec.json.Encoder().encode_lines([log.header, *log.records, *notes])
 
 
@@ -76,8 +76,8 @@ def test_columns_equal_those_of_the_records(
             log.path,
             log.header,
             rows,
-            Final(trials=len(rows), finalists=(Finalist(0, (1.0,)),)),
-            Ended(trials=len(rows)),
+            FinalistTimes(trial_count=len(rows), finalists=(Finalist(0, (1.0,)),)),
+            RunEnd(trial_count=len(rows)),
         )
     log.path.write_bytes(lines(log) + b'{"index":')  # its last line is torn
     quick = read_columns(log.path)
@@ -100,7 +100,9 @@ def test_columns_equal_those_of_the_records(
     assert measure_drift(quick) == measure_drift(log)
     kinds = [FAILURES[kind] if kind >= 0 else None for kind in quick.failures]
     assert kinds == [record.failure for record in rows]
-    models = [[getattr(record.model, name) for name in QUALITY_METRICS] for record in rows if record.model]
+    models = [
+        [getattr(record.model_quality, name) for name in QUALITY_METRICS] for record in rows if record.model_quality
+    ]
     np.testing.assert_array_equal(quick.qualities, np.array(models, dtype=np.float64).reshape(-1, len(QUALITY_METRICS)))
 
 
@@ -108,7 +110,7 @@ def test_columns_equal_those_of_the_records(
 @given(records(), st.builds(Budget, trials=st.integers(1, 8), seconds=st.none() | st.floats(1, 60)))
 def test_a_budget_cuts_columns_where_it_cuts_the_log(rows: tuple[Record, ...], budget: Budget) -> None:
     log = Log(
-        Path("a"), msgspec.structs.replace(HEADER, batch=3), rows, None, Ended(trials=len(rows)) if rows else None
+        Path("a"), msgspec.structs.replace(HEADER, batch=3), rows, None, RunEnd(trial_count=len(rows)) if rows else None
     )
     assert are_equal(budget.truncate(Columns.from_log(log)), Columns.from_log(budget.truncate(log)))
 
@@ -127,9 +129,9 @@ def test_a_budget_cuts_columns_where_it_cuts_the_log(rows: tuple[Record, ...], b
     ],
 )
 def test_all_readers_report_the_same_damage(tmp_path: Path, old: bytes, new: bytes) -> None:
-    rows = (Record(index=index, batch=index + 1, config={"a": index}, seconds=(0.5,)) for index in range(2))
+    rows = (Record(index=index, batch_number=index + 1, config={"a": index}, seconds=(0.5,)) for index in range(2))
     log = Log(tmp_path / "a.jsonl", HEADER, tuple(rows))
-    data = lines(Log(log.path, log.header, log.records, None, Ended(trials=2)))
+    data = lines(Log(log.path, log.header, log.records, None, RunEnd(trial_count=2)))
     assert old in data
     log.path.write_bytes(data.replace(old, new))
     with pytest.raises(SearchlabError) as text:
@@ -142,10 +144,10 @@ def test_all_readers_report_the_same_damage(tmp_path: Path, old: bytes, new: byt
 def test_trials_may_follow_the_lines_that_end_a_run(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     rows = [Record(index=index, config={"a": 1}, seconds=(0.5,)) for index in range(3)]
-    final = Final(trials=2, finalists=(Finalist(1, (1.0,)),))
-    path.write_bytes(msgspec.json.Encoder().encode_lines([HEADER, *rows[:2], final, Ended(trials=2), *rows[2:]]))
+    final = FinalistTimes(trial_count=2, finalists=(Finalist(1, (1.0,)),))
+    path.write_bytes(msgspec.json.Encoder().encode_lines([HEADER, *rows[:2], final, RunEnd(trial_count=2), *rows[2:]]))
     columns, log = read_columns(path), read_log(path)
-    assert are_equal(columns, Columns.from_log(log)) and columns.final is None and columns.ended is None
+    assert are_equal(columns, Columns.from_log(log)) and columns.finalist_times is None and columns.run_end is None
 
 
 def test_a_frame_has_a_row_for_each_trial(tmp_path: Path) -> None:
@@ -153,7 +155,7 @@ def test_a_frame_has_a_row_for_each_trial(tmp_path: Path) -> None:
         Record(index=0, config={"tile": [2, 1], "unroll": 4}, seconds=(0.5, 0.25, 0.125)),
         Record(index=1, config={"tile": [1, 2]}, failure="crash"),
     )
-    log = Log(tmp_path / "a.jsonl", HEADER, rows, Final(trials=2, finalists=(Finalist(0, (0.5,)),)))
+    log = Log(tmp_path / "a.jsonl", HEADER, rows, FinalistTimes(trial_count=2, finalists=(Finalist(0, (0.5,)),)))
     frame = Result(log).to_frame()
     assert frame["repeats"].tolist() == [(0.5, 0.25, 0.125), ()] and frame["cost"].tolist() == [0.25, np.inf]
     assert frame["failure"].tolist()[1] == "crash" and frame["failure"].isna().tolist() == [True, False]

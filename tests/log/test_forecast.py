@@ -10,7 +10,7 @@ import msgspec
 
 from searchlab.log.budget import UNLIMITED, Budget
 from searchlab.log.forecast import INTERRUPTION_SECONDS, RunStatus, forecast, sum_forecasts
-from searchlab.log.format import Ended, Log
+from searchlab.log.format import Log, RunEnd
 from searchlab.log.plan import PlannedRun
 from tests.support.logs import HEADER, make_record
 
@@ -23,7 +23,8 @@ def plan_run(strategy: str, *, workload: str = "w", space: str = "s", trials: in
 def make_log(*times: float) -> Log:
     """Return a log whose trials ended at ``times``, and are charged 0.33 s each."""
     records = tuple(
-        msgspec.structs.replace(make_record(index), time=HEADER.created + at) for index, at in enumerate(times)
+        msgspec.structs.replace(make_record(index), recorded_at=HEADER.created_at + at)
+        for index, at in enumerate(times)
     )
     return Log(Path("a.jsonl"), HEADER, records)
 
@@ -66,6 +67,6 @@ def test_budgets_of_seconds_limit_trials_and_time() -> None:
 def test_what_no_budget_limits_is_unknown() -> None:
     endless = RunStatus.from_log(plan_run("a", trials=UNLIMITED, stop_after=5), make_log(1, 2))
     assert sum_forecasts(forecast([endless, RunStatus(plan_run("b"))])) == (None, None)
-    log = replace(make_log(1, 2), ended=Ended(trials=2))
+    log = replace(make_log(1, 2), run_end=RunEnd(trial_count=2))
     assert RunStatus.from_log(endless.run, log).is_complete
     assert sum_forecasts(forecast([RunStatus.from_log(endless.run, log)])) == (0, 0.0)

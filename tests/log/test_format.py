@@ -145,7 +145,7 @@ def test_the_log_of_another_run_is_refused_naming_the_difference(tmp_path: Path,
 
 def test_library_versions_may_change_between_runs(tmp_path: Path) -> None:
     write_trials(tmp_path / "a.jsonl", 2)
-    LogWriter(tmp_path / "a.jsonl", msgspec.structs.replace(HEADER, versions={}, created=2.0, workers=9)).close()
+    LogWriter(tmp_path / "a.jsonl", msgspec.structs.replace(HEADER, versions={}, created_at=2.0, workers=9)).close()
 
 
 def test_two_processes_cannot_write_one_log(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_a_newer_log_is_read_but_not_extended(tmp_path: Path, line: int, edit: d
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert len(read_log(path).records) == read_columns(path).trial_count == 3
-        assert read_header(path).searchlab_log == NEWER
+        assert read_header(path).format_version == NEWER
     before = path.read_bytes()
     with pytest.raises(SearchlabError, match=NEWER):
         LogWriter(path, HEADER)

@@ -13,7 +13,7 @@ import pytest
 
 from searchlab.conformance import toys
 from searchlab.errors import SearchlabError, SearchlabWarning
-from searchlab.log.format import Final, Finalist, Record
+from searchlab.log.format import Finalist, FinalistTimes, Record
 from searchlab.log.read import read_log
 from searchlab.log.reliability import (
     ROUNDS,
@@ -38,7 +38,7 @@ from searchlab.target import Target
 from tests.support.logs import HEADER, write_table
 
 
-def write_lines(path: Path, *lines: Record | Final) -> Path:
+def write_lines(path: Path, *lines: Record | FinalistTimes) -> Path:
     writer = LogWriter(path, HEADER)
     for line in lines:
         writer.append(line)
@@ -48,7 +48,7 @@ def write_lines(path: Path, *lines: Record | Final) -> Path:
 
 def record(index: int, *seconds: float, sentinel: float | None = None, pruned: bool = False) -> Record:
     measured = Measurement(seconds, None if seconds else "crash", program=f"p{index}", pruned=pruned)
-    return Record.from_trial(Trial(index, Config({"x": index}), measured), sentinel=sentinel)
+    return Record.from_trial(Trial(index, Config({"x": index}), measured), sentinel_seconds=sentinel)
 
 
 def test_noise_is_the_median_spread_of_repeats(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_drift_is_against_the_first_success(tmp_path: Path) -> None:
 
 def test_a_best_that_retiming_contradicts_is_doubted(tmp_path: Path) -> None:
     for name, again, doubted in (("same", 1.1, False), ("slower", 4.0, True), ("faster", 0.5, True)):
-        final = Final(trials=2, finalists=(Finalist(1, (again,) * ROUNDS), Finalist(0, (9.0,) * ROUNDS)))
+        final = FinalistTimes(trial_count=2, finalists=(Finalist(1, (again,) * ROUNDS), Finalist(0, (9.0,) * ROUNDS)))
         log = read_log(write_lines(tmp_path / f"{name}.jsonl", record(0, 9.0), record(1, 1.0), final))
         text = describe_disagreement(log)
         assert bool(text) == doubted and (not doubted or text in describe_reliability(log))
@@ -124,8 +124,8 @@ def test_a_busy_machine_is_warned_of_before_it_is_measured(
 # --- finalists ------------------------------------------------------------------------------------------
 
 
-def final(*times: list[float]) -> Final:
-    return Final(trials=9, finalists=tuple(Finalist(i, tuple(seconds)) for i, seconds in enumerate(times)))
+def final(*times: list[float]) -> FinalistTimes:
+    return FinalistTimes(trial_count=9, finalists=tuple(Finalist(i, tuple(seconds)) for i, seconds in enumerate(times)))
 
 
 def test_a_winner_wins_all_rounds_but_one() -> None:
@@ -166,7 +166,7 @@ def test_finalists_are_distinct_programs_close_to_the_best() -> None:
     hasty = Trial(8, Config({"x": 8}), Measurement((1.0,), program="p8", pruned=True))
     measurer = Scripted({0: 1.0, 6: 0.9, 3: 1.1})
     finalists = measure_finalists(measurer, toys.Small(), [*trials[:7], twin, hasty])
-    assert measurer.requested == [0, 6, 3] and finalists is not None and finalists.trials == 9
+    assert measurer.requested == [0, 6, 3] and finalists is not None and finalists.trial_count == 9
     assert find_winner(finalists)[0].index == 6
     assert measure_finalists(measurer, toys.Small(), [trials[4]]) is None
     with pytest.warns(SearchlabWarning, match="could not be measured again"):
@@ -178,7 +178,7 @@ def test_best_is_the_winning_finalist_until_the_run_is_extended(tmp_path: Path) 
         tmp_path / "a.jsonl",
         record(0, 1.0),
         record(1, 1.1),
-        Final(trials=2, finalists=(Finalist(0, (1.2, 1.2)), Finalist(1, (1.1, 1.1)))),
+        FinalistTimes(trial_count=2, finalists=(Finalist(0, (1.2, 1.2)), Finalist(1, (1.1, 1.1)))),
     )
     best = load_log(path).best
     assert (best.trial.index, best.seconds, best.tied) == (1, 1.1, ())
@@ -195,7 +195,7 @@ def test_throughput_is_given_as_retimed_and_as_searched(tmp_path: Path) -> None:
         record(0, 1.0),
         record(1, 1.1),
         record(2, 3.0),
-        Final(trials=3, finalists=(Finalist(0, (1.3, 1.3)), Finalist(1, (1.2, 1.2)))),
+        FinalistTimes(trial_count=3, finalists=(Finalist(0, (1.3, 1.3)), Finalist(1, (1.2, 1.2)))),
     )
     result = load_log(path)
     best, frame = result.best, result.to_frame()
@@ -205,9 +205,9 @@ def test_throughput_is_given_as_retimed_and_as_searched(tmp_path: Path) -> None:
     assert frame["gflops_retimed"].isna().tolist() == [False, False, True]
     assert frame["repeats"].tolist() == [record.seconds for record in result.log.records]
     for wrong in (
-        Final(trials=2, finalists=(Finalist(0, (1.0,)),)),
-        Final(trials=3, finalists=(Finalist(7, (1.0,)),)),
-        Final(trials=3, finalists=(Finalist(0, (1.0,)), Finalist(1, (1.0, 2.0)))),
+        FinalistTimes(trial_count=2, finalists=(Finalist(0, (1.0,)),)),
+        FinalistTimes(trial_count=3, finalists=(Finalist(7, (1.0,)),)),
+        FinalistTimes(trial_count=3, finalists=(Finalist(0, (1.0,)), Finalist(1, (1.0, 2.0)))),
     ):
         damaged = write_lines(tmp_path / "b.jsonl", *read_log(path).records, wrong)
         with pytest.raises(SearchlabError, match="line 5: it is damaged"):
@@ -256,4 +256,4 @@ def test_a_table_has_no_final(tmp_path: Path) -> None:
         measure={"kind": "table", "path": str(table)},
         trials=20,
     )
-    assert result.log.final is None and result.best.tied is None and result.log.header.machine == {}
+    assert result.log.finalist_times is None and result.best.tied is None and result.log.header.machine == {}

@@ -21,7 +21,7 @@ from pyarrow import parquet
 from searchlab.costmodel.quality import ModelQuality
 from searchlab.errors import SearchlabError
 from searchlab.log.columns import Columns, read_columns
-from searchlab.log.format import Changed, Ended, Final, Finalist, Log, Record
+from searchlab.log.format import CodeChange, Finalist, FinalistTimes, Log, Record, RunEnd
 from searchlab.log.read import find_logs, read_header, read_log
 from searchlab.log.writer import check_log, compress_log, write_log
 from searchlab.parquet import KEY
@@ -42,18 +42,18 @@ def records(draw: st.DrawFn) -> tuple[Record, ...]:
     return tuple(
         Record(
             index=index,
-            batch=index // 2,
+            batch_number=index // 2,
             config=draw(configs),
             seconds=() if failure else tuple(draw(st.lists(seconds, min_size=1, max_size=4))),
-            at=tuple(draw(st.lists(spent, max_size=2))),
+            measured_at=tuple(draw(st.lists(spent, max_size=2))),
             failure=failure,
             message=draw(texts) if failure else "",
             build_seconds=draw(spent),
             program=draw(texts),
             pruned=draw(st.booleans()),
             statistic=draw(st.sampled_from(["mean", "median"])),
-            sentinel=draw(st.none() | seconds),
-            model=draw(st.none() | st.builds(ModelQuality, trials=st.just(4), k=st.just(1), rmse=seconds)),
+            sentinel_seconds=draw(st.none() | seconds),
+            model_quality=draw(st.none() | st.builds(ModelQuality, trials=st.just(4), k=st.just(1), rmse=seconds)),
         )
         for index in range(draw(st.integers(0, 8)))
         for failure in [draw(st.sampled_from([None, *FAILURES]))]
@@ -65,8 +65,12 @@ def records(draw: st.DrawFn) -> tuple[Record, ...]:
 def test_a_table_contains_what_its_log_contains(rows: tuple[Record, ...]) -> None:
     notes: dict[str, Any] = {}
     if rows:
-        final = Final(trials=len(rows), finalists=(Finalist(0, (1.0,)),))
-        notes = {"final": final, "ended": Ended(trials=len(rows)), "changes": (Changed(trials=1, code={"space": "x"}),)}
+        final = FinalistTimes(trial_count=len(rows), finalists=(Finalist(0, (1.0,)),))
+        notes = {
+            "finalist_times": final,
+            "run_end": RunEnd(trial_count=len(rows)),
+            "changes": (CodeChange(trial_count=1, code_digests={"space": "x"}),),
+        }
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "a.parquet"
         log = Log(path, HEADER, rows, **notes)
@@ -105,7 +109,9 @@ def test_pandas_reads_a_table(tmp_path: Path) -> None:
 def table(path: Path, count: int = 50) -> pa.Table:
     """Write a table, and return its content."""
     rows = tuple(
-        Record(index=index, batch=index, config={"a": index, "b": [index]}, seconds=(1e-3 + index, 1.0), program="x")
+        Record(
+            index=index, batch_number=index, config={"a": index, "b": [index]}, seconds=(1e-3 + index, 1.0), program="x"
+        )
         for index in range(count)
     )
     write_log(path, Log(path, HEADER, rows))

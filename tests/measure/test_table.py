@@ -398,7 +398,7 @@ def test_a_complete_table_says_what_random_search_finds(tmp_path: Path) -> None:
         log=tmp_path / "run.jsonl",
         measure={"kind": "table", "path": str(path)},
     )
-    random_search = run.log.header.random
+    random_search = run.log.header.random_draws
     assert random_search is not None and len(random_search.expected) == 12
     samples = [space.sample_new(np.random.default_rng(seed), 12, ()) for seed in range(400)]
     costs = np.array([[toys.simulate_smooth(config).cost for config in configs] for configs in samples])

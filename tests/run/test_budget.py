@@ -17,7 +17,7 @@ from searchlab.conformance import toys
 from searchlab.errors import SearchlabError, SearchlabWarning
 from searchlab.log.budget import Budget
 from searchlab.log.forecast import RunStatus, forecast
-from searchlab.log.format import Ended, Log, Record
+from searchlab.log.format import Log, Record, RunEnd
 from searchlab.log.read import read_log
 from searchlab.log.writer import check_log
 from searchlab.records import Measurement, Trial
@@ -63,7 +63,9 @@ def test_a_run_ends_with_the_batch_that_spends_its_seconds(table: Path, tmp_path
     path = tmp_path / "a.jsonl"
     log = run(table, path, seconds=seconds)
     assert len(log.records) % BATCH == 0 and 0 < len(log.records) <= 24
-    assert log.ended == Ended(trials=len(log.records), time=log.ended.time if log.ended else 0, seconds=seconds)
+    assert log.run_end == RunEnd(
+        trial_count=len(log.records), recorded_at=log.run_end.recorded_at if log.run_end else 0, seconds=seconds
+    )
     assert log.elapsed_seconds[-1] >= seconds > log.elapsed_seconds[-1 - BATCH]
     assert not check_log(path).problems
     before = path.read_bytes()
@@ -103,7 +105,9 @@ def test_an_extended_run_ends_where_a_single_run_would(table: Path, tmp_path: Pa
         steps, uninterrupted = tmp_path / f"{name}-steps.jsonl", tmp_path / f"{name}-whole.jsonl"
         first = run(table, steps, **{name: small})
         extended = run(table, steps, **{name: large})
-        assert len(extended.records) > len(first.records) and extended.ended and getattr(extended.ended, name) == large
+        assert (
+            len(extended.records) > len(first.records) and extended.run_end and getattr(extended.run_end, name) == large
+        )
         assert len(trials_of(steps)) == len(Budget(**{name: large}).truncate(extended).records)
         if name == "stop_after":
             run(table, uninterrupted, **{name: large})
@@ -124,11 +128,11 @@ def test_a_run_resumes_from_any_line_of_its_log(table: Path, tmp_path: Path) -> 
 
 def test_the_first_part_of_a_budget_that_is_spent_counts(table: Path, tmp_path: Path) -> None:
     by_trials = run(table, tmp_path / "a.jsonl", trials=6, seconds=1e6, stop_after=1000)
-    assert len(by_trials.records) == 6 and by_trials.ended is None, "only trials cut a batch"
+    assert len(by_trials.records) == 6 and by_trials.run_end is None, "only trials cut a batch"
     by_gain = run(table, tmp_path / "b.jsonl", trials=1000, seconds=1e6, stop_after=8)
-    assert by_gain.ended and by_gain.ended.stop_after == 8
+    assert by_gain.run_end and by_gain.run_end.stop_after == 8
     by_space = run(table, tmp_path / "c.jsonl", seconds=1e6)
-    assert by_space.ended and by_space.ended.by_policy and len(by_space.records) == toys.Small().size()
+    assert by_space.run_end and by_space.run_end.by_policy and len(by_space.records) == toys.Small().size()
     assert (
         len(Budget(stop_after=4).truncate(by_space).records) < 120
         and Budget(trials=1000).truncate(by_space) is by_space
@@ -175,7 +179,7 @@ def test_the_log_of_a_smaller_budget_is_a_prefix(
     records = []
     for index, cost in enumerate(throughputs):
         measured = Measurement(() if cost is None else (cost,), None if cost else "crash", run_seconds=1.0)
-        records.append(Record.from_trial(Trial(index, Config({"a": index}), measured), batch=index // size))
+        records.append(Record.from_trial(Trial(index, Config({"a": index}), measured), batch_number=index // size))
     log = Log(Path("a"), msgspec.structs.replace(HEADER, batch=size), tuple(records))
     for small, large in (
         (Budget(1000, seconds, None), Budget(1000, 1.5 * seconds, None)),
@@ -187,11 +191,11 @@ def test_the_log_of_a_smaller_budget_is_a_prefix(
         assert small.truncate(small_part) is small_part and (small_part is log or len(small_part.records) % size == 0)
         if small_part is not log:
             assert small.is_complete(small_part)
-            end = small_part.ended
-            assert end and end.trials == len(small_part.records)
+            end = small_part.run_end
+            assert end and end.trial_count == len(small_part.records)
             if end.stop_after:
-                working = [cost for cost in throughputs[: end.trials] if cost]
-                before = [cost for cost in throughputs[: end.trials - stop_after] if cost]
+                working = [cost for cost in throughputs[: end.trial_count] if cost]
+                before = [cost for cost in throughputs[: end.trial_count - stop_after] if cost]
                 assert not working or min(before) <= 1.01 * min(working)
 
 
@@ -214,7 +218,7 @@ def test_a_study_with_seconds_is_planned_run_and_reported(table: Path, tmp_path:
         for item_forecast in first
     ] == [(3, 0, None, 3 * seconds)]
     results = study.run(tmp_path / "out")
-    assert all(result.log.ended and not result.log.ended.by_policy for result in results)
+    assert all(result.log.run_end and not result.log.run_end.by_policy for result in results)
     (item,) = report(tmp_path / "out").workloads
     by_seconds, stops = item.by_strategy["random"], item.by_strategy["stops"]
     assert by_seconds.seeds == stops.seeds == [0, 1, 2] and by_seconds.interrupted == stops.interrupted == []

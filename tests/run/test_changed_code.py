@@ -134,7 +134,7 @@ def write_table(path: Path) -> None:
         target=space.target.to_json(),
         measure={},
         space_size=space.size(),
-        code={"space": source_digest(type(space))},
+        code_digests={"space": source_digest(type(space))},
     )
     program = program_hash(space.schedule(next(iter(space.enumerate()))).mod)  # no knob changes it
     with LogWriter(path, header, durable=False) as writer:
@@ -202,7 +202,10 @@ def test_a_reproduced_log_is_reused_from_then_on(acme: Path, log: bytes, tmp_pat
     reproduced = tune(tmp_path)
     assert reproduced.startswith(log) and len(reproduced) > len(log)
     assert tune(tmp_path) == reproduced
-    assert read_log(tmp_path / "log.jsonl").code["policy"] != read_log(tmp_path / "log.jsonl").header.code["policy"]
+    assert (
+        read_log(tmp_path / "log.jsonl").code_digests["policy"]
+        != read_log(tmp_path / "log.jsonl").header.code_digests["policy"]
+    )
 
 
 @pytest.mark.parametrize("last", ["same", "different"])
@@ -227,7 +230,7 @@ def test_a_search_that_stops_early_compares_the_rest(acme: Path, tmp_path: Path,
         with refused, RunLoop(edited, measurers.for_run(run)) as stopped:
             assert [len(stopped.step(most)) for most in (6, 2)] == [4, 2]
             stopped.finish()
-            assert len(stopped.log.records) == 10 and stopped.log.code == edited.code_digests
+            assert len(stopped.log.records) == 10 and stopped.log.code_digests == edited.code_digests
 
 
 def test_discard_moves_the_old_log_aside(acme: Path, log: bytes, tmp_path: Path) -> None:
@@ -276,9 +279,9 @@ def test_a_table_without_programs_is_unverified(acme: Path, tmp_path: Path) -> N
 
 def test_defaults_and_digests_are_in_the_header(acme: Path, log: bytes, tmp_path: Path) -> None:
     header = read_log(tmp_path / "log.jsonl").header
-    assert header.defaults["policy"] == {"n_startup": 4, "pool": 24, "flip": False}
-    assert header.defaults["cost_model"] == {"damping": 0.1}
-    assert set(header.code) == {"core", "workload", "space", "policy", "cost_model", "table"}
+    assert header.default_options["policy"] == {"n_startup": 4, "pool": 24, "flip": False}
+    assert header.default_options["cost_model"] == {"damping": 0.1}
+    assert set(header.code_digests) == {"core", "workload", "space", "policy", "cost_model", "table"}
 
 
 def test_other_programs_for_logged_configs_are_found(acme: Path, tmp_path: Path) -> None:

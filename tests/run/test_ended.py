@@ -45,7 +45,7 @@ def test_the_log_records_once_that_the_run_ended(table: Path, tmp_path: Path) ->
     log = tmp_path / "a.jsonl"
     lines = run(table, log)
     assert json.loads(lines[-1])["trials"] == 11 and len(lines) == 1 + 11 + 1
-    assert read_log(log).ended and not check_log(log).problems
+    assert read_log(log).run_end and not check_log(log).problems
     before = log.read_bytes()
     for trials in (20, 12, 200):
         calls: list[tuple[int, bool]] = []
@@ -56,9 +56,9 @@ def test_the_log_records_once_that_the_run_ended(table: Path, tmp_path: Path) ->
 def test_a_run_that_meets_its_budget_has_not_ended_by_itself(table: Path, tmp_path: Path) -> None:
     log = tmp_path / "a.jsonl"
     run(table, log, trials=11)
-    assert len(read_log(log).records) == 11 and not read_log(log).ended
+    assert len(read_log(log).records) == 11 and not read_log(log).run_end
     run(table, log, trials=12)
-    assert len(read_log(log).records) == 11 and read_log(log).ended
+    assert len(read_log(log).records) == 11 and read_log(log).run_end
 
 
 def test_a_run_resumes_from_any_line_of_its_log(table: Path, tmp_path: Path) -> None:

@@ -90,9 +90,9 @@ def test_options_that_the_policy_replaces_are_in_the_log(study: Study, tmp_path:
     small = Study.from_dict({**_spec(study), "policies": [{"name": "xgb", "options": options}], "seeds": 1}, tmp_path)
     small.run(tmp_path / "small")
     study.run(tmp_path / "out")
-    (effective,) = [read_header(path).effective for path in (tmp_path / "small").rglob("*.jsonl")]
+    (effective,) = [read_header(path).effective_options for path in (tmp_path / "small").rglob("*.jsonl")]
     assert effective == {"chains": 5, "steps": 9}
-    assert [read_header(path).effective for path in (tmp_path / "out").rglob("*.jsonl")] == [{}] * 2 * SEEDS
+    assert [read_header(path).effective_options for path in (tmp_path / "out").rglob("*.jsonl")] == [{}] * 2 * SEEDS
 
 
 @pytest.mark.parametrize("trials", [16, 24])

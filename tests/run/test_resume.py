@@ -136,7 +136,7 @@ def test_runs_that_were_cut_and_extended_equal_whole_runs(policy: str, tables: P
             cut(steps, moments, steps.stat().st_size // 2)
         run(policy, "dependent", tables, steps, trials)
         log = read_log(steps)
-        assert len(log.records) == min(trials, size or trials) or (POLICIES.load(policy).traits.stops and log.ended)
+        assert len(log.records) == min(trials, size or trials) or (POLICIES.load(policy).traits.stops and log.run_end)
     run(policy, "dependent", tables, uninterrupted)
     assert read_deterministic_part(steps) == read_deterministic_part(uninterrupted)
 
@@ -159,10 +159,10 @@ def test_an_exhausted_space_ends_the_run(policy: str, tables: Path, tmp_path: Pa
     run(policy, "small", tables, path, trials=1000, batch=16)
     expected = read_deterministic_part(path)
     log = read_log(path)
-    assert log.ended and (POLICIES.load(policy).traits.stops or len(log.records) == space_for(policy, "small").size())
+    assert log.run_end and (POLICIES.load(policy).traits.stops or len(log.records) == space_for(policy, "small").size())
     cut(path, random.Random(policy))
     run(policy, "small", tables, path, trials=1000, batch=16)
-    assert read_deterministic_part(path) == expected and read_log(path).ended
+    assert read_deterministic_part(path) == expected and read_log(path).run_end
 
 
 def test_a_policy_that_asks_for_something_else_is_found_out(tables: Path, tmp_path: Path) -> None:

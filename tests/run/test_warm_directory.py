@@ -29,7 +29,7 @@ def logs(tmp_path: Path) -> Path:
     """A directory with the logs a and b, which searched Small, one from another space and one without trials."""
     folder = tmp_path / "logs"
     for number, name in enumerate("ab"):
-        write_run(folder / f"{name}.jsonl", toys.Small(), toys.simulate_flaky, 20 * number, 15, created=1.0 + number)
+        write_run(folder / f"{name}.jsonl", toys.Small(), toys.simulate_flaky, 20 * number, 15, created_at=1.0 + number)
     write_run(folder / "deeper" / "other.jsonl", toys.Dependent(), toys.simulate_flaky, 0, 5)
     write_run(folder / "deeper" / "empty.jsonl", toys.Small(), toys.simulate_flaky, 0, 0)
     return folder
@@ -45,8 +45,8 @@ def run(table: Path, log: Path, warm_start: Any, trials: int = 16, **changes: An
 
 def grow(logs: Path) -> None:
     """Add another run to the directory, and more trials to a run in it."""
-    write_run(logs / "c.jsonl", toys.Small(), toys.simulate_flaky, 50, 20, created=0.5)
-    write_run(logs / "a.jsonl", toys.Small(), toys.simulate_flaky, 0, 19, created=1.0)
+    write_run(logs / "c.jsonl", toys.Small(), toys.simulate_flaky, 50, 20, created_at=0.5)
+    write_run(logs / "a.jsonl", toys.Small(), toys.simulate_flaky, 0, 19, created_at=1.0)
 
 
 def test_a_directory_is_equivalent_to_its_logs(logs: Path, table: Path, tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_another_machine_never_counts(table: Path, tmp_path: Path) -> None:
     foreign_table = write_table(tmp_path / "there" / "t.jsonl", toys.Small(), toys.simulate_flaky)
     foreign_table.write_text(header.replace('"host":{}', '"host":{"cpu":"far away"}') + "\n" + trials)
     assert len(read_header(run(foreign_table, tmp_path / "warm.jsonl", logs, trials=4)).warm_start) == 1
-    write_run(logs / "near.jsonl", toys.Small(), toys.simulate_smooth, 0, 15, created=9.0, host={"cpu": "near"})
+    write_run(logs / "near.jsonl", toys.Small(), toys.simulate_smooth, 0, 15, created_at=9.0, host={"cpu": "near"})
     with pytest.warns(SearchlabWarning, match="far away"):
         run(own_table, log, logs, trials=8)  # it started without trials and resumes without
     assert len(read_log(log).records) == 8 and read_header(log).warm_start == ()

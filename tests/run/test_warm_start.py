@@ -83,7 +83,7 @@ def test_a_search_continues_around_the_best_of_an_earlier_one(table: Path, tmp_p
     earlier = run(table, tmp_path / "earlier.jsonl", trials=60)
     warm = read_log(run(table, tmp_path / "warm.jsonl", policy="xgb", warm_start=[earlier], trials=8))
     cold = read_log(run(table, tmp_path / "cold.jsonl", policy="xgb", trials=8))
-    assert warm.records[7].model is not None and cold.records[7].model is None
+    assert warm.records[7].model_quality is not None and cold.records[7].model_quality is None
     assert np.median(warm.costs) < np.median(cold.costs)
 
 
@@ -91,7 +91,7 @@ def test_another_space_trains_a_model_of_programs(table: Path, tmp_path: Path) -
     earlier = run(table, tmp_path / "earlier.jsonl", space=DEPENDENT)
     options: dict[str, Any] = {"policy": "xgb", "features": "program", "trials": 8}
     warm = read_log(run(table, tmp_path / "warm.jsonl", **options, warm_start=[earlier]))
-    assert warm.records[7].model is not None  # it was trained before anything of this space was measured
+    assert warm.records[7].model_quality is not None  # it was trained before anything of this space was measured
 
 
 @pytest.mark.parametrize(
@@ -146,9 +146,9 @@ def test_knobs_carry_over_between_shapes_of_one_space(native: Target, tmp_path: 
 
     earlier = run_tune("gemm:16x8x8", "earlier.jsonl", policy="random")
     warm = read_log(run_tune("gemm:8x8x8", "warm.jsonl", policy="xgb", warm_start=[earlier]))
-    assert len(warm.header.warm_start) == 1 and warm.records[7].model is not None
+    assert len(warm.header.warm_start) == 1 and warm.records[7].model_quality is not None
     cold = read_log(run_tune("gemm:8x8x8", "cold.jsonl", policy="xgb"))
-    assert cold.records[7].model is None
+    assert cold.records[7].model_quality is None
     warm_start = WarmStart.from_sources([earlier], "median")
     runs = list(warm_start.runs)
     random, copula = Strategy.from_specs("random"), Strategy.from_specs("copula")
@@ -275,15 +275,15 @@ def test_warm_and_cold_runs_are_not_reported_as_one(table: Path, tmp_path: Path)
 
 def test_a_batch_records_how_well_the_model_predicted_it(table: Path, tmp_path: Path) -> None:
     log = read_log(run(table, tmp_path / "a.jsonl", policy="xgb", trials=44))
-    text = [record.model for record in log.records]
+    text = [record.model_quality for record in log.records]
     assert [i for i, model in enumerate(text) if model] == [23, 31, 39]  # 16 at random, the last batch is not whole
     for model in filter(None, text):
         assert (model.trials, model.k) == (8, 2)
         assert model.train_seconds > 0 and model.predict_seconds > 0
         assert model.rmse is not None and model.top_k_recall is not None
-    assert not any(record.model for record in read_log(run(table, tmp_path / "b.jsonl", trials=44)).records)
+    assert not any(record.model_quality for record in read_log(run(table, tmp_path / "b.jsonl", trials=44)).records)
     guess = read_log(run(table, tmp_path / "c.jsonl", policy="xgb", cost_model="random", trials=120))
-    accuracy = [model.pairwise_accuracy for record in guess.records if (model := record.model)]
+    accuracy = [model.pairwise_accuracy for record in guess.records if (model := record.model_quality)]
     assert 0.3 < np.mean([value for value in accuracy if value is not None]) < 0.7
 
 
@@ -296,12 +296,12 @@ def test_logs_without_model_quality_are_read_and_continued(table: Path, tmp_path
         for line in log.read_bytes().replace(b'"warm_start":[],', b"").splitlines(keepends=True)
     ]
     log.write_bytes(b"".join(old))
-    assert not any(record.model for record in read_log(log).records)
+    assert not any(record.model_quality for record in read_log(log).records)
     run(table, log, policy="xgb", trials=48)
     assert log.read_bytes().startswith(b"".join(old))
     assert (
         read_deterministic_part(log)[-1] == read_deterministic_part(uninterrupted)[-1]
-        and read_log(log).records[-1].model
+        and read_log(log).records[-1].model_quality
     )
 
 
@@ -311,7 +311,7 @@ def test_the_first_trial_is_the_default_config_on_request(policy: str, table: Pa
     first, *later_configs = [trial.config for trial in log.trials]
     assert first == toys.Small().default_config() and first not in later_configs
     assert log.header.warm_start == ("default",)
-    assert [record.batch for record in log.records[:3]] == [0, 1, 1]
+    assert [record.batch_number for record in log.records[:3]] == [0, 1, 1]
 
 
 def test_policies_learn_from_the_default_config(table: Path, tmp_path: Path) -> None:
@@ -321,7 +321,7 @@ def test_policies_learn_from_the_default_config(table: Path, tmp_path: Path) -> 
     assert [sum(config[name] != value for name, value in default.items()) for config in neighbours] == [1, 1, 1]
     earlier = run(table, tmp_path / "earlier.jsonl", trials=40)
     combined = read_log(run(table, tmp_path / "both.jsonl", policy="xgb", warm_start=["default", earlier], trials=9))
-    assert len(combined.header.warm_start) == 2 and combined.records[8].model is not None
+    assert len(combined.header.warm_start) == 2 and combined.records[8].model_quality is not None
     assert not {trial.config for trial in combined.trials[1:]} & configs(earlier)
 
 

@@ -193,7 +193,7 @@ def test_missing_tables_and_foreign_spaces_are_named(copy: Path) -> None:
 
 def test_a_log_over_another_version_of_a_table_is_not_resumed(copy: Path, tmp_path: Path) -> None:
     study(str(copy), seeds=1).run(tmp_path / "out")
-    change_header(copy, TEST[0], created=2.0)
+    change_header(copy, TEST[0], created_at=2.0)
     with pytest.raises(SearchlabError, match="belongs to a different run: its measure is"):
         study(str(copy), seeds=1).run(tmp_path / "out")
 

@@ -184,14 +184,17 @@ def test_a_table_with_duplicate_configs_is_refused(
 
 def test_a_table_that_holds_drift_of_its_machine_is_refused(copy: Path) -> None:
     path = copy / "tables" / "gemm-4x5x6-knob-1t.parquet"
-    log, passes = read_log(path), Passes(count=2, block=32, sentinel=((0.0, 1e-6), (1.0, 1e-6), (2.0, 1.3e-6)))
+    log, passes = (
+        read_log(path),
+        Passes(count=2, block_size=32, sentinel_readings=((0.0, 1e-6), (1.0, 1e-6), (2.0, 1.3e-6))),
+    )
     write_log(path, replace(log, header=msgspec.structs.replace(log.header, passes=passes)))
     assert any(
         "is not steady" in message and "1.30 times as long as usual at 2 s" in message for message in problems(copy)
     )
     with pytest.raises(SearchlabError, match="cannot be sealed: .*rebuild this table"):
         seal(find_suite(copy))
-    passes = msgspec.structs.replace(passes, sentinel=((0.0, 1e-6),))
+    passes = msgspec.structs.replace(passes, sentinel_readings=((0.0, 1e-6),))
     write_log(path, replace(log, header=msgspec.structs.replace(log.header, passes=passes)))
     assert "in 2 passes, each in another order" in TableCard(find_suite(copy).tables[0]).to_markdown()
 
@@ -226,7 +229,9 @@ def test_a_trajectory_and_its_table_give_the_log_again(sealed: Path, results: Pa
             for run in baseline.tables[name].runs:
                 log = read_log(results / name / baseline.strategy / f"seed{run.seed}.jsonl")
                 columns = baseline.make_columns(suite.table(name), run)
-                assert columns.header == msgspec.structs.replace(log.header, created=0.0, code={}, defaults={})
+                assert columns.header == msgspec.structs.replace(
+                    log.header, created_at=0.0, code_digests={}, default_options={}
+                )
                 unlogged = {
                     "propose_seconds": 0.0,
                     "train_seconds": 0.0,
@@ -236,7 +241,7 @@ def test_a_trajectory_and_its_table_give_the_log_again(sealed: Path, results: Pa
                 }
                 records = tuple(msgspec.structs.replace(record, **unlogged) for record in log.records)
                 expected = Columns.from_log(replace(log, records=records))
-                assert bool(columns.ended) == bool(log.ended)
+                assert bool(columns.run_end) == bool(log.run_end)
                 assert are_equal(columns, replace(expected, **{name: getattr(columns, name) for name in unlike}))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from searchlab.log.format import BUILTIN_WORKLOAD_KINDS, Computation, Final, Finalist, Header, Log, Record
+from searchlab.log.format import BUILTIN_WORKLOAD_KINDS, Computation, Finalist, FinalistTimes, Header, Log, Record
 from searchlab.log.read import read_log
 from searchlab.log.writer import LogWriter
 from searchlab.plugins import Plugin
@@ -46,7 +46,7 @@ def write_log(
         measure={"kind": "local", "repeat": 3},
         host={"cpu": "made up"},
         workers=2,
-        created=1.7e9,
+        created_at=1.7e9,
         computation=computation,
     )
     writer = LogWriter(path, header, durable=False)
@@ -63,6 +63,6 @@ def write_log(
         writer.append(Record.from_trial(Trial(index, config, measured), propose_seconds=0.125))
     if again:
         finalists = [Finalist(record, (2e-3 / rank,) * 3) for rank, record in enumerate(again, 1)]
-        writer.append(Final(trials=trials, finalists=tuple(finalists)))
+        writer.append(FinalistTimes(trial_count=trials, finalists=tuple(finalists)))
     writer.close()
     return read_log(path)

@@ -26,7 +26,7 @@ HEADER = Header(
     measure={"kind": "local"},
     host={"cpu": "x"},
     versions={"numpy": "2"},
-    created=1.0,
+    created_at=1.0,
 )
 
 

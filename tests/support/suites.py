@@ -54,7 +54,7 @@ def _write_table(path: Path, workload: str, plugin: Plugin, threads: int, cost: 
         workers=2,
         host={"cpu": "made up"},
         versions={"searchlab": "0"},
-        created=1.0,
+        created_at=1.0,
     )
     writer = LogWriter(log, header, durable=False)
     for index, config in enumerate(space.enumerate()):

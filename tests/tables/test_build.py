@@ -19,7 +19,7 @@ from searchlab.records import Measurement, Trial
 from searchlab.run.plan import OnChargedTrial
 from searchlab.run.study import Study
 from searchlab.space import Config
-from searchlab.tables.build import build_tables, choose_passes, plan_tables, runs_for_tables, table_study
+from searchlab.tables.build import build_tables, choose_passes, make_table_runs, make_table_study, plan_tables
 from searchlab.tables.info import TableInfo, format_values, format_versions
 from tests.support.logs import write_table
 from tests.support.spaces.targets import UNOPTIMIZED
@@ -46,9 +46,9 @@ def small_study(**more: object) -> Study:
 
 
 def test_a_table_contains_the_space_in_random_order(tmp_path: Path) -> None:
-    study = table_study(GEMM, "guided-gemm", measure=QUICK, target=json.dumps(UNOPTIMIZED))
+    study = make_table_study(GEMM, "guided-gemm", measure=QUICK, target=json.dumps(UNOPTIMIZED))
     runs, left_out = plan_tables(study, limit=None)
-    runs_by_table = runs_for_tables(runs, None, tmp_path, passes=0)
+    runs_by_table = make_table_runs(runs, None, tmp_path, passes=0)
     ((path, run),) = runs_by_table.items()
     assert not left_out and path == tmp_path / "gemm_16x16x16" / "guided-gemm.jsonl"
     build_tables(runs_by_table, 0, ignore_trials)
@@ -76,10 +76,10 @@ def test_a_table_contains_the_space_in_random_order(tmp_path: Path) -> None:
 
 
 def test_a_sample_resumes_and_is_compressed_when_complete(tmp_path: Path) -> None:
-    study = table_study(GEMM, "guided-gemm", measure=QUICK)
+    study = make_table_study(GEMM, "guided-gemm", measure=QUICK)
 
     def build(limit: int, out: Path) -> None:
-        build_tables(runs_for_tables(plan_tables(study, limit)[0], out, Path(), passes=0), 0, ignore_trials)
+        build_tables(make_table_runs(plan_tables(study, limit)[0], out, Path(), passes=0), 0, ignore_trials)
 
     build(5, tmp_path / "a.building" / "built.jsonl")  # as if it had been interrupted
     first = read_log(tmp_path / "a.building" / "built.jsonl")
@@ -110,27 +110,27 @@ def test_a_study_gives_a_table_of_each_workload_and_space() -> None:
         ("gemm_64x64x64/guided-gemm.jsonl", 64),
     }
     assert len(runs) == 5 and {run.seed for run in runs} == {4}
-    assert {path.parts[0] for path in runs_for_tables(runs, Path("out"), Path("default"), passes=0)} == {"out"}
+    assert {path.parts[0] for path in make_table_runs(runs, Path("out"), Path("default"), passes=0)} == {"out"}
     with pytest.raises(SearchlabError, match="cannot write 5 tables to one file"):
-        runs_for_tables(runs, Path("a.jsonl"), Path(), passes=0)
+        make_table_runs(runs, Path("a.jsonl"), Path(), passes=0)
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: plan_tables(table_study("gemm:64x64x64", "sketch")), "too many configs to count for .*--limit"),
+        (lambda: plan_tables(make_table_study("gemm:64x64x64", "sketch")), "too many configs to count for .*--limit"),
         (lambda: plan_tables(small_study(), limit=0), "at least 1; got 0"),
         (lambda: plan_tables(small_study(measure={"kind": "table", "path": "x"})), "measures nothing"),
-        (lambda: table_study(GEMM), "--space is missing"),
+        (lambda: make_table_study(GEMM), "--space is missing"),
         (lambda: choose_passes(plan_tables(small_study())[0], 1), "from 2 to 1000, or 0"),
         (lambda: choose_passes(plan_tables(small_study())[0], 10**400), "from 2 to 1000, or 0"),
         (
             lambda: choose_passes(plan_tables(small_study(measure=FLEET, target="native"))[0], 3),
             "only programs on this machine can be timed again",
         ),
-        (lambda: table_study("a.toml", "sketch"), "specifies its own spaces"),
-        (lambda: table_study(GEMM, "guided-gemm", {"nonsense": 1}).plan(), "nonsense"),
-        (lambda: table_study(GEMM, "guided-gemm", measure={"kind": "lokal"}), "lokal"),
+        (lambda: make_table_study("a.toml", "sketch"), "specifies its own spaces"),
+        (lambda: make_table_study(GEMM, "guided-gemm", {"nonsense": 1}).plan(), "nonsense"),
+        (lambda: make_table_study(GEMM, "guided-gemm", measure={"kind": "lokal"}), "lokal"),
     ],
 )
 def test_bad_input_is_one_sentence(make, message: str) -> None:  # type: ignore[no-untyped-def]
@@ -186,8 +186,8 @@ def test_info_names_the_versions_before_and_after_a_change(tmp_path: Path) -> No
     (change,) = log.changes
     before = log.header.versions
     changed = replace(change, versions=before | {"numpy": "9.9"})
-    log = dataclasses.replace(log, changes=(changed, replace(changed, trials=change.trials + 1)))
-    assert TableInfo(log).to_json()["changes"][0] == {"trials": change.trials, "versions": changed.versions}
-    first, second = format_versions(log).split(f", then from trial {change.trials} on ")
+    log = dataclasses.replace(log, changes=(changed, replace(changed, trials=change.trial_count + 1)))
+    assert TableInfo(log).to_json()["changes"][0] == {"trials": change.trial_count, "versions": changed.versions}
+    first, second = format_versions(log).split(f", then from trial {change.trial_count} on ")
     assert (first, second) == (format_values(before), format_values(changed.versions)) and "numpy 9.9" in second
-    assert format_versions(log.truncate(change.trials - 1)) == first
+    assert format_versions(log.truncate(change.trial_count - 1)) == first

@@ -22,7 +22,7 @@ from searchlab.records import Measurement, Trial, select_first_of_each_program
 from searchlab.run.plan import OnChargedTrial
 from searchlab.run.progress import RunProgress
 from searchlab.space import Config, Space
-from searchlab.tables.build import build_tables, plan_tables, runs_for_tables, table_study
+from searchlab.tables.build import build_tables, make_table_runs, make_table_study, plan_tables
 from searchlab.tables.info import TableInfo, explain_unsteadiness
 from searchlab.tables.passes import BLOCK_SIZE, FINAL_PASS, MAX_TRIES, PassTimer
 
@@ -76,7 +76,7 @@ def test_every_program_is_timed_once_per_pass_in_new_order(tmp_path: Path) -> No
         assert len(readings[trial.measurement.program].seconds) == 3
         assert statistics.median(readings[trial.measurement.program].seconds) == pytest.approx(trial.cost, rel=0.05)
     for trial in trials[:5]:  # the fastest, in turn
-        assert len(set(readings[trial.measurement.program].at)) == 1 and table_passes.summarize().rounds == 48
+        assert len(set(readings[trial.measurement.program].at)) == 1 and table_passes.summarize().round_count == 48
     assert table_passes.again == 0 and machine.calls == 3 * 4 + 1
 
 
@@ -175,9 +175,11 @@ def test_a_program_that_fails_in_a_pass_is_a_failure_of_its_own(tmp_path: Path) 
 def table(tmp_path_factory: pytest.TempPathFactory) -> Log:
     """A real table, of a machine that may be busy with other tests."""
     folder = tmp_path_factory.mktemp("table")
-    study = table_study(GEMM, "guided-gemm", {"tiles": "fitting", "pack_a": "knob", "pack_b": "knob"}, measure=QUICK)
+    study = make_table_study(
+        GEMM, "guided-gemm", {"tiles": "fitting", "pack_a": "knob", "pack_b": "knob"}, measure=QUICK
+    )
     path = folder / "a.parquet"
-    runs_by_table = runs_for_tables(plan_tables(study)[0], path, Path(), passes=2)
+    runs_by_table = make_table_runs(plan_tables(study)[0], path, Path(), passes=2)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("searchlab.tables.passes.MAX_DEVIATION", 100.0)
         output = io.StringIO()
@@ -193,10 +195,11 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Log:
 def test_a_table_that_was_built_in_passes_tells_how(table: Log) -> None:
     assert table.header.passes is not None and table.header.passes.count == 2
     assert (
-        len(table.header.passes.sentinel) == 2 * -(-len(select_first_of_each_program(table.trials)) // BLOCK_SIZE) + 1
+        len(table.header.passes.sentinel_readings)
+        == 2 * -(-len(select_first_of_each_program(table.trials)) // BLOCK_SIZE) + 1
     )
     for record in table.records:
-        assert len(record.seconds) == len(record.at) == 2
+        assert len(record.seconds) == len(record.measured_at) == 2
     assert "programs" not in table.header.measure
     info = TableInfo(table).to_json()
     assert info["passes"]["finalists"] == 5 and info["exhaustive"]
@@ -206,7 +209,8 @@ def make_drifting_table(log: Log, factor: float, count: int = 400) -> Log:
     """A table of ``count`` programs in 3 passes, of which a part of the second was ``factor`` times as slow."""
     rng = np.random.default_rng(1)
     header = msgspec.structs.replace(
-        log.header, passes=msgspec.structs.replace(log.header.passes, count=3, sentinel=((0.0, 1e-6), (9.0, 1.05e-6)))
+        log.header,
+        passes=msgspec.structs.replace(log.header.passes, count=3, sentinel_readings=((0.0, 1e-6), (9.0, 1.05e-6))),
     )
     records = []
     orders = [rng.permutation(count) for _ in range(3)]
@@ -215,7 +219,7 @@ def make_drifting_table(log: Log, factor: float, count: int = 400) -> Log:
         seconds = [float(1e-6 * (1 + i) * rng.lognormal(0, 0.03)) for _ in at]
         if 103 <= at[1] < 106:
             seconds[1] *= factor
-        records.append(msgspec.structs.replace(log.records[0], index=i, seconds=tuple(seconds), at=at))
+        records.append(msgspec.structs.replace(log.records[0], index=i, seconds=tuple(seconds), measured_at=at))
     return Log(log.path, header, tuple(records))
 
 
@@ -226,7 +230,8 @@ def test_times_that_depend_on_the_time_of_day_are_refused(table: Log) -> None:
     )
     assert re.search(r"took 0\.[6-8]\d times", explain_unsteadiness(make_drifting_table(table, 0.65)))
     header = msgspec.structs.replace(
-        table.header, passes=msgspec.structs.replace(table.header.passes, sentinel=((0, 1e-6), (1, 1e-6), (2, 1.2e-6)))
+        table.header,
+        passes=msgspec.structs.replace(table.header.passes, sentinel_readings=((0, 1e-6), (1, 1e-6), (2, 1.2e-6))),
     )
     assert "1.20 times as long as usual at 2 s" in explain_unsteadiness(Log(table.path, header, table.records))
 
@@ -238,7 +243,8 @@ def test_a_table_of_one_pass_is_tested_by_its_order(table: Log) -> None:
     def describe_unsteadiness(slow: float, label: str = "table") -> str:
         costs = rng.permutation(np.geomspace(1e-6, 1e-4, 800)) * np.where(np.arange(800) < 200, slow, 1.0)
         records = [
-            msgspec.structs.replace(table.records[0], index=i, seconds=(float(c),), at=()) for i, c in enumerate(costs)
+            msgspec.structs.replace(table.records[0], index=i, seconds=(float(c),), measured_at=())
+            for i, c in enumerate(costs)
         ]
         return explain_unsteadiness(Log(table.path, msgspec.structs.replace(header, label=label), tuple(records)))
 

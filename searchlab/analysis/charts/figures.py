@@ -376,10 +376,7 @@ def _make_difference_row(contrast: Contrast) -> DataRow:
 
 def _make_difference_chart(contrasts: Sequence[Contrast], styles: LineStyles, scope: str) -> Chart:
     strategies = list(dict.fromkeys(strategy for contrast in contrasts for strategy in contrast.pair))
-    colour = STRATEGY | {
-        "scale": {"domain": strategies, "range": [styles.colour(strategy) for strategy in strategies]},
-        "legend": None,
-    }
+    colour = styles.make_colour(strategies) | {"legend": None}
     is_subject = {"test": {"field": "value", "equal": styles.subject or ""}, "value": "bold"}
     order = {"field": "difference", "op": "max", "order": "descending"}
     y = STRATEGY | {"sort": order, "axis": {"labelFontWeight": {"condition": is_subject, "value": "normal"}}}

@@ -142,6 +142,10 @@ class LineStyles:
             indices_by_name[name] = next(unused, options[0])
         return indices_by_name
 
+    def make_colour(self, names: Sequence[str]) -> Spec:
+        """Return the encoding of strategies by their colours."""
+        return STRATEGY | {"scale": {"domain": names, "range": [self.colour(name) for name in names]}}
+
     def colour(self, name: str) -> str:
         return COLOURS[self.style_indices[name][0]]
 
@@ -255,8 +259,7 @@ class LineChart:
     @property
     def colour(self) -> Spec:
         labels = self.styles.labels
-        return STRATEGY | {
-            "scale": {"domain": self.names, "range": [self.styles.colour(name) for name in self.names]},
+        return self.styles.make_colour(self.names) | {
             "legend": {
                 "columns": 1 + (len(self.names) - 1) // MAX_LEGEND_ROWS,
                 **({"labelExpr": f"{json.dumps(labels)}[datum.label] || datum.label"} if labels else {}),

@@ -24,8 +24,8 @@ from ...log.plan import read_study_copies
 from ...plugins import Plugin
 from ..charts.vegalite import COLOURS, Chart, LineStyles, bundle_javascript, extract_data
 from ..columns import Tables, add_test_columns
-from ..knobs import MeasuredSpace
-from ..runs import BestProgram, ComparedRuns, LoggedRun, WorkloadRuns
+from ..knobs import describe_important_knobs
+from ..runs import ComparedRuns, LoggedRun, WorkloadRuns
 from ..summary import Summary, WorkloadSummary
 from ..verdict import UNFINISHED_SENTENCE
 from ..words import counted, format_number, format_percent, format_ranges, listed, name_area
@@ -132,27 +132,13 @@ def _make_section(
         "id": section_id,
         "workload_summary": workload_summary,
         "charts": charts,
-        "programs": find_best_programs(runs),
+        "programs": runs.best_programs,
         "ranking_table": add_test_columns(workload_summary.make_table(Tables.PAGE), workload_summary.contrasts),
         "cost_table": workload_summary.make_table(Tables.COSTS),
         "measurement_facts": describe_measurement(runs.runs),
         "knobs": describe_important_knobs(runs.spaces),
         "chart_data": compress_json(extract_data(charts, section_id)),
     }
-
-
-def find_best_programs(runs: WorkloadRuns) -> list[BestProgram]:
-    """Return the fastest program of each strategy, the fastest first.
-
-    If several programs are equally fast, the one with the lowest seed is chosen.
-    """
-    best_by_strategy: dict[str, BestProgram] = {}
-    for program in sorted(
-        (run.best_program for run in runs.runs if run.best_program),
-        key=lambda program: (-program.gflops, program.strategy, program.seed),
-    ):
-        best_by_strategy.setdefault(program.strategy, program)
-    return list(best_by_strategy.values())
 
 
 def describe_most_important_knob(comparison: ComparedRuns) -> str:
@@ -167,22 +153,6 @@ def describe_most_important_knob(comparison: ComparedRuns) -> str:
     )
     texts = [f"{knob} on {counted(count, 'workload')}" for knob, count in counts.most_common()]
     return listed(texts) if len(comparison) > 1 else ""
-
-
-def describe_important_knobs(spaces: Sequence[MeasuredSpace]) -> str:
-    """Return which knobs matter most in each space: "tile_k matters most (62 %; fastest with 32), then ..."."""
-    sentences = []
-    for space in spaces:
-        fastest = space.throughput.argmax()
-        texts = [
-            f"{knob} ({format_percent(share)}; fastest with {space.knobs[knob][fastest]})"
-            for knob, share in list(space.importances.items())[:3]
-        ]
-        if texts:
-            prefix = f"in {space.space}, " if len(spaces) > 1 else ""
-            rest = f", then {listed(texts[1:])}" if len(texts) > 1 else ""
-            sentences.append(f"{prefix}{texts[0]} matters most{rest}")
-    return "; ".join(sentences)
 
 
 def _hash_source(text: str) -> str:
@@ -237,8 +207,8 @@ def describe_settings(comparison: ComparedRuns) -> list[dict[str, Any]]:
 
 def _make_settings(strategy: str, header: Header) -> Settings:
     policy = format_plugin(header.policy)
-    if header.effective:
-        policy += f" (used: {_format_mapping(header.effective)})"
+    if header.effective_options:
+        policy += f" (used: {_format_mapping(header.effective_options)})"
     model = format_plugin(header.cost_model) if header.cost_model else ""
     logs = [source for source in header.warm_start if source != DEFAULT_CONFIG_MARKER]
     sources = ["the default config"] if DEFAULT_CONFIG_MARKER in header.warm_start else []
@@ -260,7 +230,9 @@ def _format_mapping(values: Mapping[str, Any]) -> str:
 def describe_measurement(runs: Sequence[LoggedRun]) -> dict[str, str]:
     """Return texts that describe how runs were measured, by title, with all variants if their logs differ."""
     headers = [run.log.header for run in runs]
-    days = sorted({time.strftime("%Y-%m-%d", time.gmtime(header.created)) for header in headers if header.created})
+    days = sorted(
+        {time.strftime("%Y-%m-%d", time.gmtime(header.created_at)) for header in headers if header.created_at}
+    )
     texts_by_name = {
         "runs": [str(len(runs))],
         "space": [_format_space(header) for header in headers],

@@ -280,7 +280,7 @@ def test_the_page_states_options_versions_and_dates(tmp_path: Path) -> None:
     for seed in (0, 1, 2, 7):
         changes: dict[str, Any] = {"batch": 4, "versions": {"numpy": "2.4" if seed else "2.3"}, "created": 1.7e9}
         policy = Plugin("evolutionary", {"population": 32, "arms": ["x"]})
-        write(tmp_path, "a", seed, [1, 2], label="mine", policy=policy, effective={"population": 16}, **changes)
+        write(tmp_path, "a", seed, [1, 2], label="mine", policy=policy, effective_options={"population": 16}, **changes)
         write(tmp_path, "b", seed, [1, 2], cost_model=Plugin("ridge"), features="program", **changes)
     page = write_page(tmp_path)
     words = " ".join(page.text.split())

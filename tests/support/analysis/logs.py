@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from searchlab.log.format import Ended, Header, Record
+from searchlab.log.format import Header, Record, RunEnd
 from searchlab.log.writer import LogWriter
 from searchlab.plugins import Plugin
 from searchlab.records import Failure
@@ -66,6 +66,6 @@ def write(
             )
         )
     if ended:
-        writer.append(Ended(trials=len(gflops), seconds=None if ended is True else ended))
+        writer.append(RunEnd(trial_count=len(gflops), seconds=None if ended is True else ended))
     writer.close()
     return path
