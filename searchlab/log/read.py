@@ -362,8 +362,8 @@ def _collect_lines(path: Path, lines: Iterable[Line], size: int) -> Log:
         path,
         header,
         tuple(records),
-        final if final and final.trials == len(records) else None,
-        ended if ended and ended.trials == len(records) else None,
+        final if final and final.trial_count == len(records) else None,
+        ended if ended and ended.trial_count == len(records) else None,
         tuple(contents_by_type[CodeChange]),
         size,
     )

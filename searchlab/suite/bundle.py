@@ -144,26 +144,25 @@ def submit(package_dir: Path, bundle_path: Path, suite_path: str = "") -> Bundle
         SearchlabError: If something is missing or would be refused.
     """
     project, options = _read_project(package_dir)
-    result_paths = sorted(package_dir.glob(f"*/{RESULT_FILE_NAME}"))
-    if not result_paths:
+    results_by_path = {path: read_trajectories(path) for path in sorted(package_dir.glob(f"*/{RESULT_FILE_NAME}"))}
+    if not results_by_path:
         raise SearchlabError(
             f"{package_dir} contains no results; run `searchlab suite run ... --out {package_dir / 'dev'}`"
         )
-    suite = find_suite(suite_path or read_trajectories(result_paths[0]).suite).select_split(None)
-    splits = suite.splits
+    first_result = next(iter(results_by_path.values()))
+    suite = find_suite(suite_path or first_result.suite).select_split(None)
     results: dict[Split, Trajectories] = {}
-    for result_path in result_paths:
-        result = read_trajectories(result_path)
-        (split, *more_splits) = {splits[name] for name in result.tables if name in splits} or {SPLITS[0]}
+    for result_path, result in results_by_path.items():
+        splits = {suite.splits[name] for name in result.tables if name in suite.splits}
+        (split, *more_splits) = splits or {SPLITS[0]}
         if more_splits or split in results:
             raise SearchlabError(f"{result_path} is a second result of the split {split}; remove it from {package_dir}")
         results[split] = result
-    result = next(iter(results.values()))
     class_names = {name: value for group in project.entry_points.values() for name, value in group.items()}
-    contents = {f"{split}{RUNS_SUFFIX}": read_bytes(path) for split, path in zip(results, result_paths, strict=True)}
+    contents = {f"{split}{RUNS_SUFFIX}": read_bytes(path) for split, path in zip(results, results_by_path, strict=True)}
     contents |= {SOURCE_FOLDER + name: content for name, content in _read_source(package_dir)}
     submission = Submission(
-        name=result.strategy,
+        name=first_result.strategy,
         description=project.description,
         authors=[author.name or author.email for author in project.authors],
         licence=project.licence,
@@ -172,7 +171,9 @@ def submit(package_dir: Path, bundle_path: Path, suite_path: str = "") -> Bundle
         tuned_on=options.tuned_on,
         suite=suite.spec.version,
         suite_digest=compute_suite_digest(suite),
-        plugins={plugin.name: class_names[plugin.name] for plugin in result.plugins if plugin.name in class_names},
+        plugins={
+            plugin.name: class_names[plugin.name] for plugin in first_result.plugins if plugin.name in class_names
+        },
         areas={split: compute_mean_areas(suite, result) for split, result in results.items()},
         files={name: hashlib.sha256(content).hexdigest() for name, content in contents.items()},
     )
