@@ -108,7 +108,7 @@ def _scan_table_lines(path: Path, log_bytes: bytes) -> Iterator[Line]:
         for number, line in enumerate(msgspec.json.decode(other_lines, type=list[msgspec.Raw]), len(records) + 2):
             content, ignored_fields = _decode_known_fields(bytes(line), FinalistTimes | RunEnd | CodeChange, is_newer)
             if not isinstance(content, UnknownLine):
-                _check_follows(content, min(content.trials, len(records)))
+                _check_follows(content, min(content.trial_count, len(records)))
             yield Line(number, bytes(line), content, ignored_fields=ignored_fields)
     except UNREADABLE as error:
         raise SearchlabError(f"cannot read the table {path}: it is damaged ({error}); download it again") from None
