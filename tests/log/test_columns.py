@@ -93,8 +93,8 @@ def test_columns_equal_those_of_the_records(
         "batch_starts",
         "flops",
         "unit",
-        "final",
-        "ended",
+        "finalist_times",
+        "run_end",
     ):
         np.testing.assert_array_equal(getattr(quick, name), getattr(log, name))
     assert measure_drift(quick) == measure_drift(log)

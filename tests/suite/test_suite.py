@@ -236,7 +236,7 @@ def test_a_trajectory_and_its_table_give_the_log_again(sealed: Path, results: Pa
                     "propose_seconds": 0.0,
                     "train_seconds": 0.0,
                     "feature_seconds": 0.0,
-                    "model": None,
+                    "model_quality": None,
                     "fill_in": False,
                 }
                 records = tuple(msgspec.structs.replace(record, **unlogged) for record in log.records)
