@@ -262,7 +262,7 @@ class Dispatch:
             if outcome.is_busy:
                 yield from self._resubmit(pending_run, SearchlabError(outcome.error_text))
             else:
-                yield pending_run.run, self._collect(pending_run, outcome)
+                yield pending_run.run, self._collect_outcome(pending_run, outcome)
 
     def _resubmit(self, pending_run: PendingRun, error: SearchlabError) -> Outcomes:
         """Resubmit a lost run after all others, or yield the run and the reason why it is not resubmitted."""
@@ -276,7 +276,7 @@ class Dispatch:
             failure.__cause__ = error
             yield pending_run.run, failure
 
-    def _collect(self, pending_run: PendingRun, outcome: RunOutcome) -> Log | SearchlabError:
+    def _collect_outcome(self, pending_run: PendingRun, outcome: RunOutcome) -> Log | SearchlabError:
         try:
             if outcome.log_bytes is not None:
                 _replace_log(pending_run.run, outcome.log_bytes)

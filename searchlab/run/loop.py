@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -25,14 +26,15 @@ from ..log.budget import UNLIMITED
 from ..log.format import Finalist, FinalistTimes, Log, Record, RunEnd
 from ..log.reliability import MARGIN, ROUNDS, find_sentinel_trial
 from ..log.writer import LogWriter, OtherRun
-from ..measure.contract import CannotMeasure, Measurer, Remeasurer
+from ..measure.contract import CannotMeasure, Measurer, Remeasurer, SpaceCosts
 from ..policy import POLICIES
 from ..records import Trial, describe_failures, select_first_of_each_program
 from ..space import SPACES, Config, Space
+from ..stats.random_search import RandomDraws
 from ..workload import Function
 from .cpu_account import CpuAccount
 from .open import discard_log
-from .plan import OnChargedTrial, Run, summarize_random_draws
+from .plan import OnChargedTrial, Run
 from .progress import announce
 from .replay import Replay
 
@@ -41,6 +43,10 @@ FAILURE_WARNING_TRIALS = 16
 
 SENTINEL_ROUNDS = 3
 """The number of times that the sentinel is timed for each reading."""
+
+
+HEADER_DECIMALS = 9
+"""The number of decimal places to which the logarithms in a header are rounded."""
 
 
 def search(run: Run, measurer: Measurer, on_trial: OnChargedTrial | None = None) -> Log:
@@ -244,6 +250,17 @@ class RunLoop(AbstractContextManager["RunLoop"]):
             final = measure_finalists(measurer, self._run.space, self._trials)
             if final is not None:
                 self._log_writer.append(final)
+
+
+@lru_cache(maxsize=64)  # a study has many runs over the same table, and weighted draws take a second to compute
+def summarize_random_draws(all_costs: SpaceCosts | None, trials: int) -> RandomDraws | None:
+    """Return the expected results of ``trials`` random draws from a space, or None if not all its costs are known."""
+    if all_costs is None:
+        return None
+    trials = min(trials, len(all_costs.costs))  # each config is drawn once
+    draws = RandomDraws.from_costs(all_costs.costs, trials, all_costs.weights)
+    expected = tuple(round(value, HEADER_DECIMALS) for value in draws.expected)
+    return RandomDraws(expected, round(draws.median, HEADER_DECIMALS), round(draws.slowest, HEADER_DECIMALS))
 
 
 def measure_finalists(measurer: Remeasurer, space: Space, trials: Sequence[Trial]) -> FinalistTimes | None:

@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,20 +21,16 @@ from ..log.format import BUILTIN_WORKLOAD_KINDS, FORMAT_VERSION, Computation, He
 from ..log.programs import list_version_changes
 from ..machine.host import host_model, library_versions, read_machine_facts
 from ..machine.noise import read_resolution
-from ..measure.contract import Conditions, SpaceCosts, encode_conditions
+from ..measure.contract import Conditions, encode_conditions
 from ..measure.settings import LocalSettings, Settings, TableSettings
 from ..plugins import Plugin, PluginKind, iterate_functions
 from ..policy import POLICIES, Policy
 from ..records import Trial
 from ..source import core_digest, source_digest
 from ..space import SPACES, Space
-from ..stats.random_search import RandomDraws
 from ..workload import WORKLOADS, Function, split_workload_name
 from .strategy import SpaceChoice, Strategy
 from .warm_start import WarmStart
-
-HEADER_DECIMALS = 9
-"""The number of decimal places to which the logarithms in a header are rounded."""
 
 OnTrial = Callable[[Trial, bool], object]
 """A callback that receives every trial in the log, in order, and whether the trial was in the log when the run began.
@@ -173,17 +169,6 @@ class Plan(NamedTuple):
 
     runs: list[Run]
     skipped: list[str]
-
-
-@lru_cache(maxsize=64)  # a study has many runs over the same table, and weighted draws take a second to compute
-def summarize_random_draws(all_costs: SpaceCosts | None, trials: int) -> RandomDraws | None:
-    """Return the expected results of ``trials`` random draws from a space, or None if not all its costs are known."""
-    if all_costs is None:
-        return None
-    trials = min(trials, len(all_costs.costs))  # each config is drawn once
-    draws = RandomDraws.from_costs(all_costs.costs, trials, all_costs.weights)
-    expected = tuple(round(value, HEADER_DECIMALS) for value in draws.expected)
-    return RandomDraws(expected, round(draws.median, HEADER_DECIMALS), round(draws.slowest, HEADER_DECIMALS))
 
 
 OnRun = Callable[[Run, int, int, int], OnTrial | None]

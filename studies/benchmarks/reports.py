@@ -33,7 +33,7 @@ from searchlab.log.format import Header, Log, Record
 from searchlab.log.read import read_log
 from searchlab.measure.contract import SpaceCosts
 from searchlab.plugins import Plugin
-from searchlab.run.plan import summarize_random_draws
+from searchlab.run.loop import summarize_random_draws
 from searchlab.stats.random_search import RandomDraws
 
 TABLES = Path(__file__).parent.parent / "suite" / "v1" / "tables"

@@ -186,7 +186,7 @@ def test_info_names_the_versions_before_and_after_a_change(tmp_path: Path) -> No
     (change,) = log.changes
     before = log.header.versions
     changed = replace(change, versions=before | {"numpy": "9.9"})
-    log = dataclasses.replace(log, changes=(changed, replace(changed, trials=change.trial_count + 1)))
+    log = dataclasses.replace(log, changes=(changed, replace(changed, trial_count=change.trial_count + 1)))
     assert TableInfo(log).to_json()["changes"][0] == {"trials": change.trial_count, "versions": changed.versions}
     first, second = format_versions(log).split(f", then from trial {change.trial_count} on ")
     assert (first, second) == (format_values(before), format_values(changed.versions)) and "numpy 9.9" in second
