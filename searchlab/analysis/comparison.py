@@ -14,7 +14,7 @@ import msgspec
 
 from ..errors import SearchlabError, did_you_mean, encodable
 from ..files import real_path, resolve_inside, write_csv, write_file
-from ..log.columns import Columns
+from ..log.columns import LogColumns
 from ..log.frames import make_study_frame
 from ..log.plan import Claim
 from ..log.read import LOG_SUFFIXES, read_header
@@ -74,7 +74,7 @@ def compare(*what: Source | Mapping[str, Source], by: By | None = None) -> Compa
     """
     if len(what) == 1 and isinstance(what[0], str | Path):
         return Comparison(read_runs(Path(what[0]), by=by), read_planned_claims(Path(what[0])))
-    labelled_logs: dict[Path, tuple[str | None, Columns]] = {}
+    labelled_logs: dict[Path, tuple[str | None, LogColumns]] = {}
     for argument in what:
         labelled_sources = argument.items() if isinstance(argument, Mapping) else [(None, argument)]
         for label, source in labelled_sources:
@@ -161,9 +161,9 @@ def report_directory(*where: str | Path, out: str | Path | None = None) -> Path:
     )
 
 
-def _read_logs(source: Any) -> Iterator[Columns]:
+def _read_logs(source: Any) -> Iterator[LogColumns]:
     if isinstance(source, Result):
-        yield Columns.from_log(source.log)
+        yield LogColumns.from_log(source.log)
     elif isinstance(source, str | Path):
         yield from (run.log for workload_runs in read_runs(Path(source)).values() for run in workload_runs.runs)
     elif isinstance(source, Iterable) and not isinstance(source, Mapping | bytes):
@@ -175,14 +175,14 @@ def _read_logs(source: Any) -> Iterator[Columns]:
         )
 
 
-def _relabel(label: Any, logs: Sequence[Columns]) -> list[Columns]:
+def _relabel(label: Any, logs: Sequence[LogColumns]) -> list[LogColumns]:
     """Return logs with their strategies renamed, also in their contrasts."""
     if not isinstance(label, str) or not label.strip():
         raise SearchlabError(f"a label must be a non-empty string, not {label!r}")
     names = {log.header.name for log in logs}
     labels = {name: label if len(names) == 1 else f"{label}: {name}" for name in names}
 
-    def rename(log: Columns) -> Columns:
+    def rename(log: LogColumns) -> LogColumns:
         contrasts = tuple(
             (labels.get(first, first), labels.get(second, second)) for first, second in log.header.contrasts
         )

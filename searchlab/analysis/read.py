@@ -12,7 +12,7 @@ from ..errors import SearchlabError, encodable, warn
 from ..files import find_files
 from ..log.budget import UNLIMITED, Budget
 from ..log.cache import read_logs
-from ..log.columns import Columns
+from ..log.columns import LogColumns
 from ..log.format import workload_name
 from ..log.lease import is_locked
 from ..log.plan import PLAN_FILE_NAME, Claim, read_plan
@@ -79,7 +79,7 @@ def read_runs(*where: Path, everything: bool = False, by: By | None = None) -> C
     )
 
 
-def _is_limited_by_seconds(logs: Iterable[Columns], budgets: Collection[Budget]) -> bool:
+def _is_limited_by_seconds(logs: Iterable[LogColumns], budgets: Collection[Budget]) -> bool:
     """Return whether seconds limit all runs.
 
     Where trials are limited, too, a limit in seconds that no run has reached says nothing about time.
@@ -101,7 +101,7 @@ def read_planned_claims(*where: Path) -> list[Claim]:
 
 
 def group_runs(
-    named_logs: Iterable[tuple[Columns, str]],
+    named_logs: Iterable[tuple[LogColumns, str]],
     running: Collection[str] = (),
     by: By | None = None,
     not_started_count: int = 0,
@@ -141,7 +141,7 @@ def group_runs(
     }
 
 
-def _make_strategy_namer(labelled_logs: Sequence[tuple[str, Columns]]) -> Callable[[Columns], str]:
+def _make_strategy_namer(labelled_logs: Sequence[tuple[str, LogColumns]]) -> Callable[[LogColumns], str]:
     """Return a function that names the strategy of a log.
 
     The name contains the policy if two policies have the same name, and the space if a workload has several spaces.
@@ -153,7 +153,7 @@ def _make_strategy_namer(labelled_logs: Sequence[tuple[str, Columns]]) -> Callab
         policies.setdefault(log.header.name, set()).add(log.header.policy.name)
     has_several_spaces = any(len(space_names) > 1 for space_names in spaces.values())
 
-    def name_strategy(log: Columns) -> str:
+    def name_strategy(log: LogColumns) -> str:
         is_ambiguous = not log.header.label and len(policies[log.header.name]) > 1
         name = log.header.policy.name if is_ambiguous else log.header.name
         return f"{log.header.space_name} / {name}" if has_several_spaces else name
@@ -218,7 +218,7 @@ def _warn_of_skipped(paths: Sequence[Path], reason: str) -> None:
     warn(f"{reason}: {logs} (use --all to report on everything there)")
 
 
-def _name_workload(log: Columns) -> str:
+def _name_workload(log: LogColumns) -> str:
     """Return the canonical name of the log's workload, or of its suite table."""
     try:
         workload = workload_name(log.header)

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..arrays import Array, Floats
 from ..log.budget import Budget
-from ..log.columns import Columns
+from ..log.columns import LogColumns
 from ..log.format import Header
 from ..log.reliability import find_best_trial
 from ..stats.curves import Band, area_over_seconds, band_over_seconds, band_over_trials, compute_gflops
@@ -109,7 +109,7 @@ class LoggedRun:
 
     workload: str
     strategy: str
-    log: Columns
+    log: LogColumns
     log_name: str
     is_running: bool = False
 

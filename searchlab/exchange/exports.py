@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from ..errors import SearchlabError, did_you_mean
-from ..log.columns import Columns
+from ..log.columns import LogColumns
 from ..log.format import Log
 from ..log.frames import make_study_frame
 from ..log.read import read_log, read_logs_in
@@ -62,7 +62,7 @@ def _write_parquet(logs: Sequence[Log], out_path: Path) -> list[str]:
     """Write the frame of :meth:`.Results.to_frame`. The values of a knob of mixed types are written as JSON."""
     import pyarrow as pa
 
-    frame = make_study_frame([Columns.from_log(log) for log in logs])
+    frame = make_study_frame([LogColumns.from_log(log) for log in logs])
     for name, column in frame.select_dtypes("object").items():
         try:
             pa.array(column, from_pandas=True)

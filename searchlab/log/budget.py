@@ -9,10 +9,10 @@ from typing import TypeVar
 import msgspec
 import numpy as np
 
-from .columns import Columns
+from .columns import LogColumns
 from .format import MIN_GAIN, Log, RunEnd
 
-AnyLog = TypeVar("AnyLog", Log, Columns)
+AnyLog = TypeVar("AnyLog", Log, LogColumns)
 
 UNLIMITED = sys.maxsize
 """The number of trials in a budget that does not limit the trials."""
@@ -36,7 +36,7 @@ class Budget(msgspec.Struct, frozen=True):
     seconds: float | None = None
     stop_after: int | None = None
 
-    def reason_to_end(self, log: Log | Columns, trial_count: int) -> RunEnd | None:
+    def reason_to_end(self, log: Log | LogColumns, trial_count: int) -> RunEnd | None:
         """Return why a run ends after the batch that ends after ``trial_count`` trials, or None if it continues.
 
         The maximum number of trials is ignored, because no line in the log records that it was reached.

@@ -20,11 +20,11 @@ import numpy as np
 from ..arrays import make_object_array
 from ..errors import SearchlabError, warn
 from ..files import FileMissing, open_file, read_each, replace_file
-from .columns import OTHER_ARRAYS, TRIAL_ARRAYS, Columns, read_columns
+from .columns import OTHER_ARRAYS, TRIAL_ARRAYS, LogColumns, read_columns
 from .format import CodeChange, FinalistTimes, Header, RunEnd
 
 CACHE_FILE_NAME = "log-cache.npz"
-"""The name of the cache file, in NumPy's format. It contains each array of :class:`Columns`, joined over all logs."""
+"""The name of the cache file, in NumPy's format, which contains the arrays of :class:`LogColumns`, joined over all logs."""
 
 MIN_CACHED_LOGS = 200
 """The minimum number of logs for which a cache is written. Fewer logs can be read within a second."""
@@ -63,7 +63,7 @@ class _CacheIndex(msgspec.Struct, frozen=True):
     configs: list[str]
 
 
-def read_logs(directory: Path | None, paths: Sequence[Path], required: Collection[Path] = ()) -> list[Columns]:
+def read_logs(directory: Path | None, paths: Sequence[Path], required: Collection[Path] = ()) -> list[LogColumns]:
     """Read the logs at ``paths``, in order, without those that cannot be read; see :func:`~searchlab.files.read_each`.
 
     Args:
@@ -91,7 +91,7 @@ def _stamp_of(path: Path) -> FileStamp | None:
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
 
 
-def _read_cache(directory: Path, stamps: Mapping[Path, FileStamp | None]) -> dict[Path, Columns]:
+def _read_cache(directory: Path, stamps: Mapping[Path, FileStamp | None]) -> dict[Path, LogColumns]:
     """Return those logs in ``stamps`` that are in the cache and have not changed since they were cached."""
     path = directory / CACHE_FILE_NAME
     try:
@@ -106,7 +106,7 @@ def _read_cache(directory: Path, stamps: Mapping[Path, FileStamp | None]) -> dic
     return {}
 
 
-def _decode_cache(directory: Path, file: BinaryIO) -> list[tuple[FileStamp, Columns]]:
+def _decode_cache(directory: Path, file: BinaryIO) -> list[tuple[FileStamp, LogColumns]]:
     with np.load(file) as stored_arrays:
         if _INDEX_KEY not in stored_arrays:
             return []  # written by a different version
@@ -120,7 +120,7 @@ def _decode_cache(directory: Path, file: BinaryIO) -> list[tuple[FileStamp, Colu
     return [
         (
             log.stamp,
-            Columns(
+            LogColumns(
                 path=directory / os.fsdecode(log.path_bytes),
                 header=log.header,
                 finalist_times=log.finalist_times,
@@ -133,7 +133,7 @@ def _decode_cache(directory: Path, file: BinaryIO) -> list[tuple[FileStamp, Colu
     ]
 
 
-def _write_cache(directory: Path, logs: Sequence[tuple[FileStamp, Columns]]) -> None:
+def _write_cache(directory: Path, logs: Sequence[tuple[FileStamp, LogColumns]]) -> None:
     """Replace the cache. If the directory is not writable, it is left unchanged."""
     import pandas as pd
 

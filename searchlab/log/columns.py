@@ -16,7 +16,7 @@ from .format import CodeChange, ConfigJson, FinalistTimes, Header, Log, LoggedTr
 from .read import read_log
 
 QUALITY_METRICS = ("pairwise_accuracy", "kendall_tau", "top_k_recall", "peak_score", "rmse")
-"""The fields of :class:`~searchlab.costmodel.quality.ModelQuality` that :attr:`Columns.qualities` contains."""
+"""The fields of :class:`~searchlab.costmodel.quality.ModelQuality` that :attr:`LogColumns.qualities` contains."""
 
 TRIAL_ARRAYS = (
     "costs",
@@ -31,17 +31,17 @@ TRIAL_ARRAYS = (
     "sentinels",
     "reading_counts",
 )
-"""The names of the arrays in :class:`Columns` that have one value per trial."""
+"""The names of the arrays in :class:`LogColumns` that have one value per trial."""
 
 OTHER_ARRAYS = ("readings", "rated_trials", "qualities")
-"""The names of the other arrays in :class:`Columns`."""
+"""The names of the other arrays in :class:`LogColumns`."""
 
 _FAILURE_CODES = {None: -1} | {kind: number for number, kind in enumerate(FAILURES)}
 _CONFIG_ENCODER, _CONFIG_DECODER = msgspec.json.Encoder(), msgspec.json.Decoder(ConfigJson)
 
 
 @dataclass(frozen=True, eq=False)
-class Columns(LoggedTrials):
+class LogColumns(LoggedTrials):
     """The content of a log, as arrays. Unless stated otherwise, each array has one value per trial.
 
     Attributes:
@@ -152,9 +152,9 @@ class Columns(LoggedTrials):
         )
 
 
-def read_columns(path: Path) -> Columns:
+def read_columns(path: Path) -> LogColumns:
     """Read the log at ``path``, ignoring an incomplete last line.
 
     Raises SearchlabError in the same cases as :func:`~searchlab.log.read.read_log`.
     """
-    return Columns.from_log(read_log(path))
+    return LogColumns.from_log(read_log(path))

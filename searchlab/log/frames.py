@@ -14,13 +14,13 @@ import numpy as np
 from ..arrays import Array, Floats, Ints, make_object_array
 from ..records import FAILURES
 from ..units import convert_throughput
-from .columns import Columns
+from .columns import LogColumns
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def make_study_frame(logs: Sequence[Columns], **labels: list[str | None]) -> pd.DataFrame:
+def make_study_frame(logs: Sequence[LogColumns], **labels: list[str | None]) -> pd.DataFrame:
     """Return the data frame that :meth:`Results.to_frame` describes.
 
     ``labels`` replace columns of names, such as ``workload``; they have a name for each log.
@@ -48,14 +48,14 @@ def make_study_frame(logs: Sequence[Columns], **labels: list[str | None]) -> pd.
     return pd.DataFrame(columns | _make_trial_columns(logs, log_indices, math.nan), copy=False)
 
 
-def make_trial_frame(log: Columns) -> pd.DataFrame:
+def make_trial_frame(log: LogColumns) -> pd.DataFrame:
     """Return the data frame that :meth:`Result.to_frame` describes."""
     import pandas as pd
 
     return pd.DataFrame(_make_trial_columns([log], np.zeros(log.trial_count, np.int64), None))
 
 
-def _make_trial_columns(logs: Sequence[Columns], log_indices: Array, missing: float | None) -> dict[str, Any]:
+def _make_trial_columns(logs: Sequence[LogColumns], log_indices: Array, missing: float | None) -> dict[str, Any]:
     """Return the columns with a value for each trial.
 
     ``log_indices`` contains the index of each trial's log. If a config lacks a knob, the knob's value is ``missing``.
@@ -85,7 +85,7 @@ def _make_trial_columns(logs: Sequence[Columns], log_indices: Array, missing: fl
     return columns
 
 
-def _list_repeats(logs: Sequence[Columns]) -> Array:
+def _list_repeats(logs: Sequence[LogColumns]) -> Array:
     """Return each trial's readings. Equal readings, such as those from the same table entry, share one tuple."""
     shared_readings: dict[tuple[float, ...], tuple[float, ...]] = {}
     repeats = []
@@ -97,7 +97,7 @@ def _list_repeats(logs: Sequence[Columns]) -> Array:
     return make_object_array(repeats)
 
 
-def _compute_retimed_throughput(log: Columns) -> Floats:
+def _compute_retimed_throughput(log: LogColumns) -> Floats:
     """Return each trial's throughput when it was timed again, or NaN if it is not a finalist."""
     retimed = np.full(log.trial_count, np.nan)
     for finalist in log.finalist_times.finalists if log.finalist_times else ():

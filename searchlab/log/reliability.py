@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..records import Trial
-from .columns import Columns
+from .columns import LogColumns
 from .format import Finalist, FinalistTimes, Log
 
 ROUNDS = 11
@@ -38,7 +38,7 @@ def measure_noise(log: Log) -> float | None:
     return float(np.median(spreads)) if spreads else None
 
 
-def find_best_trial(log: Log | Columns) -> tuple[int, float, list[int] | None]:
+def find_best_trial(log: Log | LogColumns) -> tuple[int, float, list[int] | None]:
     """Return the best trial of a run with at least one success: its index, its latest time in seconds, and its rivals.
 
     If the run has finalists, these are the winner and the other finalists within its noise; see :func:`find_winner`.
@@ -71,7 +71,7 @@ def find_sentinel_trial(trials: Sequence[Trial]) -> Trial | None:
     return next((trial for trial in trials if math.isfinite(trial.cost)), None)
 
 
-def measure_drift(log: Log | Columns) -> list[float]:
+def measure_drift(log: Log | LogColumns) -> list[float]:
     """Return each reading of the sentinel divided by its time as a trial. On a steady machine, ratios are near 1."""
     readings = log.sentinels[~np.isnan(log.sentinels)]
     successes = np.flatnonzero(np.isfinite(log.costs))
@@ -80,7 +80,7 @@ def measure_drift(log: Log | Columns) -> list[float]:
     return ratios
 
 
-def find_largest_drift(log: Log | Columns) -> float | None:
+def find_largest_drift(log: Log | LogColumns) -> float | None:
     """Return the :func:`measure_drift` ratio farthest from 1, or None if the sentinel was not timed."""
     return max(measure_drift(log), key=lambda ratio: abs(math.log(ratio)), default=None)
 

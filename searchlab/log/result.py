@@ -19,7 +19,7 @@ from ..space import SPACES, Config, Space
 from ..target import resolve_target
 from ..units import value_of_cost
 from ..workload import Workload
-from .columns import Columns
+from .columns import LogColumns
 from .format import Log, workload_of
 from .frames import make_study_frame, make_trial_frame
 from .programs import check_program, check_sample, get_recorded_program
@@ -188,7 +188,7 @@ class Result:
         ``gflops_retimed`` if the run has finalists. ``failure`` and knobs with string values are categorical; knobs
         with lists or mixed types are objects.
         """
-        return make_trial_frame(Columns.from_log(self.log))
+        return make_trial_frame(LogColumns.from_log(self.log))
 
     def __repr__(self) -> str:
         log, header = self.log, self.log.header
@@ -233,7 +233,7 @@ class Results(list[Result]):
         :meth:`Result.to_frame`. All identifying columns except ``batch`` and ``seed`` are categorical: before pandas 3,
         pass ``observed=True`` to ``groupby`` if you group by several of them. Knobs that a space does not have are NaN.
         """
-        return make_study_frame([Columns.from_log(result.log) for result in self])
+        return make_study_frame([LogColumns.from_log(result.log) for result in self])
 
     def _repr_html_(self) -> str:
         """Return an HTML table with a row for each workload, space and strategy."""

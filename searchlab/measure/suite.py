@@ -13,7 +13,7 @@ import numpy as np
 
 from ..errors import SearchlabError, did_you_mean
 from ..files import MAX_NAME_BYTES, read_bytes, read_text, resolve_inside
-from ..log.columns import Columns
+from ..log.columns import LogColumns
 from ..log.format import Header, Log
 from ..log.read import RUNS_SUFFIX, read_header, read_log
 from ..options import Jobs, SeedCount, Trials
@@ -134,11 +134,11 @@ class SuiteTable:
         return {Config(record.config): position for position, record in enumerate(self.log.records)}
 
     @cached_property
-    def columns(self) -> Columns:
+    def columns(self) -> LogColumns:
         """The table's columns as a run would have them if its strategy took no time."""
         spent = self.log.spent_seconds.copy()
         spent[:, :2] = 0.0
-        return replace(Columns.from_log(self.log), spent_seconds=spent)
+        return replace(LogColumns.from_log(self.log), spent_seconds=spent)
 
     @cached_property
     def optimum(self) -> float | None:

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from rich.console import Console
@@ -41,6 +41,20 @@ from .progress import show_progress
 from .spec import SUITE_KEYS, PluginEntry, PolicyEntry, StudySpec, make_budget
 from .strategy import SpaceChoice, Strategy, make_space_spec
 from .warm_start import WarmStart
+
+
+class _PlannedSpace(NamedTuple):
+    """A space that a study searches.
+
+    Attributes:
+        directory: The directory for its logs, relative to the results directory.
+        choice: The space.
+        settings: How its configs are measured.
+    """
+
+    directory: Path
+    choice: SpaceChoice
+    settings: Settings
 
 
 @dataclass
@@ -158,11 +172,11 @@ class Study:
             for run in first_seed_runs
         ]
         if self.suite is not None:  # table by table
-            directories = [directory for directory, _, _ in spaces]
+            directories = [space.directory for space in spaces]
             runs.sort(key=lambda run: directories.index(run.log_path.parents[1]))
         return Plan(runs, skipped)
 
-    def _plan_first_seed(self, spaces: Sequence[tuple[Path, SpaceChoice, Settings]]) -> tuple[list[Run], list[str]]:
+    def _plan_first_seed(self, spaces: Sequence[_PlannedSpace]) -> tuple[list[Run], list[str]]:
         """Plan a run for each space and each strategy that can search it, with a directory for its log.
 
         Returns:
@@ -173,7 +187,7 @@ class Study:
             strategy.label: tuple(spec.warm_start if policy_entry.warm_start is None else policy_entry.warm_start)
             for policy_entry, strategy in self._strategies
         }
-        statistic = spaces[0][2].statistic
+        statistic = spaces[0].settings.statistic
         warm_starts = {
             sources: WarmStart.from_sources(sources, statistic, self.base)
             for sources in dict.fromkeys(sources_by_strategy.values())
@@ -237,16 +251,13 @@ class Study:
         with settings.make(space_choice.space.target, {}, self.base) as measurer:
             return measurer.all_costs(space_choice.space)
 
-    def _plan_spaces(self) -> tuple[list[tuple[Path, SpaceChoice, Settings]], list[str]]:
-        """Return the spaces, each with a directory for its logs and how to measure its configs.
-
-        There is also a sentence for each space that is skipped.
-        """
+    def _plan_spaces(self) -> tuple[list[_PlannedSpace], list[str]]:
+        """Return the spaces that can be searched, and a sentence for each space that is skipped."""
         spec = self.spec
         if self.suite is not None:
             noise = spec.suite_selection is not None and spec.suite_selection.noise
             return [
-                (Path(table.entry.name), SpaceChoice.from_table(table), table.settings(noise))
+                _PlannedSpace(Path(table.entry.name), SpaceChoice.from_table(table), table.settings(noise))
                 for table in self.suite.tables
             ], []
         workloads = [self.objects.workloads.get(text) or parse_workload(text) for text in spec.workloads]
@@ -257,7 +268,7 @@ class Study:
         if target is None and len(self.objects.spaces) < len(spec.spaces):  # Space objects have their own target
             target = resolve_target((spec.measure or LocalSettings()).default_target(self.base))
         measurable_spaces = spec.measure.measurable_spaces(self.base) if spec.measure else None
-        spaces: list[tuple[Path, SpaceChoice, Settings]] = []
+        spaces: list[_PlannedSpace] = []
         skipped: list[str] = []
         for workload in workloads:
             for space_entry in space_entries:
@@ -272,7 +283,7 @@ class Study:
                     skipped.append(f"{workload} is not searched in {space_entry.title}: {error}")
                     continue
                 directory = Path(file_name(str(workload)), file_name(space_entry.title))
-                spaces.append((directory, choice, settings_for(workload, spec.measure)))
+                spaces.append(_PlannedSpace(directory, choice, settings_for(workload, spec.measure)))
         if not spaces:
             raise SearchlabError("no space in the study supports any of its workloads. " + "; ".join(skipped))
         return spaces, skipped

@@ -25,7 +25,7 @@ from ..analysis.words import counted, format_number, format_p, listed
 from ..errors import SearchlabError
 from ..files import real_path
 from ..log.budget import UNLIMITED, Budget
-from ..log.columns import Columns
+from ..log.columns import LogColumns
 from ..measure.suite import Suite, find_suite
 from ..plugins import Plugin
 from ..policy import POLICIES
@@ -142,7 +142,7 @@ def group_suite_runs(
         raise SearchlabError(
             f"two results are called {duplicates[0]!r}; omit one, or rerun it with a different --label"
         )
-    logs: list[Columns] = []
+    logs: list[LogColumns] = []
     for table in suite.tables:
         limit = parse_difficulty(trials, table.log.costs) if isinstance(trials, str) else trials
         budget = Budget(UNLIMITED if limit is None else limit)

@@ -23,7 +23,7 @@ import platformdirs
 from ..costmodel import COST_MODELS
 from ..errors import SearchlabError, SearchlabWarning
 from ..log.budget import Budget
-from ..log.columns import Columns
+from ..log.columns import LogColumns
 from ..log.programs import list_version_changes
 from ..machine.host import library_versions
 from ..machine.scratch import ScratchFolder
@@ -142,7 +142,7 @@ class Replayer:
                 starts=trajectories.starts,
             )
             replayed_log = search(plan_run(run), measurer)
-        return Trajectory.from_log(Columns.from_log(replayed_log), table)
+        return Trajectory.from_log(LogColumns.from_log(replayed_log), table)
 
     def replay_without_avx512(self, cases: Sequence[RunToReplay], features: Sequence[str]) -> list[str] | None:
         """Replay runs in a process whose numpy does not use ``features``.

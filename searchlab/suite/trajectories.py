@@ -20,7 +20,7 @@ from ..analysis.runs import pad_curves
 from ..arrays import Floats
 from ..errors import SearchlabError, did_you_mean
 from ..files import file_name, make_write_error, read_bytes, write_file
-from ..log.columns import Columns, read_columns
+from ..log.columns import LogColumns, read_columns
 from ..log.format import Header, RunEnd
 from ..log.journal import Journal
 from ..log.read import RUNS_SUFFIX
@@ -55,7 +55,7 @@ class Trajectory(msgspec.Struct, frozen=True, array_like=True):
     ended: bool = False
 
     @classmethod
-    def from_log(cls, log: Columns, table: SuiteTable) -> Self:
+    def from_log(cls, log: LogColumns, table: SuiteTable) -> Self:
         """Return the run in ``log`` over ``table``. Raises SearchlabError if the table lacks one of its configs."""
         configs = (Config(log.config(index)) for index in range(log.trial_count))
         try:
@@ -167,7 +167,7 @@ class Trajectories(msgspec.Struct, frozen=True, kw_only=True):
         areas: Floats = self.compute_curves(table, self.trials).mean(axis=1)
         return areas
 
-    def make_columns(self, table: SuiteTable, run: Trajectory) -> Columns:
+    def make_columns(self, table: SuiteTable, run: Trajectory) -> LogColumns:
         """Return the columns of the log of ``run``, one of the runs over ``table``."""
         table_header, table_runs = table.log.header, self.tables[table.entry.name]
         header = Header(
@@ -208,7 +208,7 @@ def collect_trajectories(suite: Suite, log_paths: Iterable[Path]) -> list[Trajec
         SearchlabError: If a log does not record such a run, if a run has two logs, or if the logs of a strategy differ
             in their settings.
     """
-    logs_by_strategy: dict[str, list[Columns]] = {}
+    logs_by_strategy: dict[str, list[LogColumns]] = {}
     for log_path in log_paths:
         log = read_columns(log_path)
         table = suite.table(log.header.table or "(none)")
@@ -223,7 +223,7 @@ def collect_trajectories(suite: Suite, log_paths: Iterable[Path]) -> list[Trajec
     return [_combine_logs(suite, logs) for logs in logs_by_strategy.values()]
 
 
-def _check_same_strategy(log: Columns, other_logs: Sequence[Columns]) -> None:
+def _check_same_strategy(log: LogColumns, other_logs: Sequence[LogColumns]) -> None:
     """Raise SearchlabError if ``log`` cannot be of the same strategy as ``other_logs``, or of the same run as one."""
     header = log.header
     all_headers = [other_log.header for other_log in other_logs]
@@ -240,7 +240,7 @@ def _check_same_strategy(log: Columns, other_logs: Sequence[Columns]) -> None:
         )
 
 
-def _combine_logs(suite: Suite, logs: Sequence[Columns]) -> Trajectories:
+def _combine_logs(suite: Suite, logs: Sequence[LogColumns]) -> Trajectories:
     """Return the trajectories of a strategy, whose runs over tables are recorded in ``logs``."""
     tables = {}
     for table in suite.tables:

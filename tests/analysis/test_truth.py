@@ -15,7 +15,7 @@ from searchlab.analysis.runs import LoggedRun, WorkloadRuns
 from searchlab.analysis.summary import Summary, summarize
 from searchlab.analysis.verdict import Outcome
 from searchlab.arrays import Floats
-from searchlab.log.columns import Columns
+from searchlab.log.columns import LogColumns
 from searchlab.log.format import Log, Record
 from searchlab.stats.intervals import mean_interval
 from searchlab.stats.random_search import RandomDraws, RandomSearch
@@ -52,7 +52,7 @@ def summary(strategies: dict[str, list[Order]], seeds: list[int] | None = None) 
             LoggedRun(
                 WORKLOAD,
                 name,
-                Columns.from_log(Log(Path(name), header(name, seed), records(configs))),
+                LogColumns.from_log(Log(Path(name), header(name, seed), records(configs))),
                 f"{name}-{seed}",
             )
             for seed, configs in zip(seeds or range(len(orders)), orders, strict=True)

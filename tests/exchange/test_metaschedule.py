@@ -150,7 +150,10 @@ def test_a_database_that_tvm_pruned_is_still_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "why"),
-    [({"workload": "gemm:none"}, "needs 3 whole numbers"), ({"format_version": "99.0"}, "line 1 .* log format is 99.0")],
+    [
+        ({"workload": "gemm:none"}, "needs 3 whole numbers"),
+        ({"format_version": "99.0"}, "line 1 .* log format is 99.0"),
+    ],
 )
 def test_a_note_is_checked_like_a_log(changes: dict[str, Any], why: str, tmp_path: Path) -> None:
     log = write_log(tmp_path / "a.jsonl", "knob-template", trials=1)

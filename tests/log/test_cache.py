@@ -12,7 +12,7 @@ from searchlab.analysis import report
 from searchlab.errors import SearchlabWarning
 from searchlab.log import cache
 from searchlab.log.cache import CACHE_FILE_NAME, read_logs
-from searchlab.log.columns import Columns, read_columns
+from searchlab.log.columns import LogColumns, read_columns
 from searchlab.log.read import find_logs
 from tests.log.test_columns import are_equal
 from tests.support.analysis.logs import write
@@ -23,7 +23,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return a list that collects the names of the logs that are read from their files."""
     names: list[str] = []
 
-    def reading(path: Path) -> Columns:
+    def reading(path: Path) -> LogColumns:
         names.append(path.name)
         return read_columns(path)
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from searchlab.log.columns import Columns
+from searchlab.log.columns import LogColumns
 from searchlab.log.format import Log, Record
 from tests.support.logs import HEADER
 
@@ -62,7 +62,7 @@ def test_batches_begin_where_the_specification_says(batches: list[int], unnumber
         for index, batch in enumerate(recorded)
     )
     log = Log(Path("a"), msgspec.structs.replace(HEADER, batch=number, workers=number + 1), records)
-    columns = Columns.from_log(log)
+    columns = LogColumns.from_log(log)
     assert log.batch_starts == columns.batch_starts == batch_starts(recorded, number)
     assert columns.charged_seconds.tolist() == log.charged_seconds.tolist()
     assert columns.elapsed_seconds.tolist() == log.elapsed_seconds.tolist()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from searchlab.costmodel.quality import ModelQuality
 from searchlab.errors import SearchlabError
 from searchlab.log.budget import Budget
-from searchlab.log.columns import QUALITY_METRICS, Columns, read_columns
+from searchlab.log.columns import QUALITY_METRICS, LogColumns, read_columns
 from searchlab.log.format import Finalist, FinalistTimes, Log, Record, RunEnd
 from searchlab.log.read import read_log
 from searchlab.log.reliability import measure_drift
@@ -54,7 +54,7 @@ def lines(log: Log) -> bytes:
     return msgspec.json.Encoder().encode_lines([log.header, *log.records, *notes])
 
 
-def are_equal(first: Columns, second: Columns) -> bool:
+def are_equal(first: LogColumns, second: LogColumns) -> bool:
     def equal(name: str) -> bool:
         own_value, other_value = getattr(first, name), getattr(second, name)
         if not isinstance(own_value, np.ndarray):
@@ -81,7 +81,7 @@ def test_columns_equal_those_of_the_records(
         )
     log.path.write_bytes(lines(log) + b'{"index":')  # its last line is torn
     quick = read_columns(log.path)
-    assert are_equal(quick, Columns.from_log(log))
+    assert are_equal(quick, LogColumns.from_log(log))
     assert quick.trial_count == len(rows) and [quick.config(index) for index in range(quick.trial_count)] == [
         record.config for record in rows
     ]
@@ -112,7 +112,7 @@ def test_a_budget_cuts_columns_where_it_cuts_the_log(rows: tuple[Record, ...], b
     log = Log(
         Path("a"), msgspec.structs.replace(HEADER, batch=3), rows, None, RunEnd(trial_count=len(rows)) if rows else None
     )
-    assert are_equal(budget.truncate(Columns.from_log(log)), Columns.from_log(budget.truncate(log)))
+    assert are_equal(budget.truncate(LogColumns.from_log(log)), LogColumns.from_log(budget.truncate(log)))
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_trials_may_follow_the_lines_that_end_a_run(tmp_path: Path) -> None:
     final = FinalistTimes(trial_count=2, finalists=(Finalist(1, (1.0,)),))
     path.write_bytes(msgspec.json.Encoder().encode_lines([HEADER, *rows[:2], final, RunEnd(trial_count=2), *rows[2:]]))
     columns, log = read_columns(path), read_log(path)
-    assert are_equal(columns, Columns.from_log(log)) and columns.finalist_times is None and columns.run_end is None
+    assert are_equal(columns, LogColumns.from_log(log)) and columns.finalist_times is None and columns.run_end is None
 
 
 def test_a_frame_has_a_row_for_each_trial(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from pyarrow import parquet
 
 from searchlab.costmodel.quality import ModelQuality
 from searchlab.errors import SearchlabError
-from searchlab.log.columns import Columns, read_columns
+from searchlab.log.columns import LogColumns, read_columns
 from searchlab.log.format import CodeChange, Finalist, FinalistTimes, Log, Record, RunEnd
 from searchlab.log.read import find_logs, read_header, read_log
 from searchlab.log.writer import check_log, compress_log, write_log
@@ -78,7 +78,7 @@ def test_a_table_contains_what_its_log_contains(rows: tuple[Record, ...]) -> Non
         assert read_log(path) == log
         assert read_header(path) == HEADER
         assert find_logs(Path(folder)) == [path]
-        assert are_equal(read_columns(path), Columns.from_log(log))
+        assert are_equal(read_columns(path), LogColumns.from_log(log))
         assert check_log(path).trial_count == len(rows)
 
 

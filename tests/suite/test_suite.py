@@ -19,7 +19,7 @@ from searchlab.analysis import Comparison, summarize
 from searchlab.analysis import compare as searchlab_compare
 from searchlab.conformance import toys
 from searchlab.errors import SearchlabError
-from searchlab.log.columns import Columns
+from searchlab.log.columns import LogColumns
 from searchlab.log.format import Passes
 from searchlab.log.read import RESULT_FILE_NAME, read_log
 from searchlab.log.writer import compress_log, encode_log, write_log
@@ -240,7 +240,7 @@ def test_a_trajectory_and_its_table_give_the_log_again(sealed: Path, results: Pa
                     "fill_in": False,
                 }
                 records = tuple(msgspec.structs.replace(record, **unlogged) for record in log.records)
-                expected = Columns.from_log(replace(log, records=records))
+                expected = LogColumns.from_log(replace(log, records=records))
                 assert bool(columns.run_end) == bool(log.run_end)
                 assert are_equal(columns, replace(expected, **{name: getattr(columns, name) for name in unlike}))
 
