@@ -24,7 +24,7 @@ from .columns import OTHER_ARRAYS, TRIAL_ARRAYS, LogColumns, read_columns
 from .format import CodeChange, FinalistTimes, Header, RunEnd
 
 CACHE_FILE_NAME = "log-cache.npz"
-"""The name of the cache file, in NumPy's format, which contains the arrays of :class:`LogColumns`, joined over all logs."""
+"""The cache file, in NumPy's format: the arrays of :class:`LogColumns`, joined over all logs."""
 
 MIN_CACHED_LOGS = 200
 """The minimum number of logs for which a cache is written. Fewer logs can be read within a second."""
