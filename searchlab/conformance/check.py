@@ -91,9 +91,9 @@ class Subject:
 
     def require_same(self, expected_results: list[Any], results: list[Any], condition: str) -> None:
         """Raise Breach, which states the ``condition``, if ``results`` differ from the ``expected_results``."""
-        for number, (expected, result) in enumerate(zip(expected_results, results, strict=False)):
+        for index, (expected, result) in enumerate(zip(expected_results, results, strict=False)):
             if result != expected and (result == result or expected == expected):  # NaN differs from itself
-                raise Breach(f"{condition}, {self.result_name} {number} is {result} instead of {expected}")
+                raise Breach(f"{condition}, {self.result_name} {index} is {result} instead of {expected}")
         if len(results) != len(expected_results):
             raise Breach(
                 f"{condition}, there are {len(results)} {self.result_name}s instead of {len(expected_results)}"

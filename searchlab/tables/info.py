@@ -82,19 +82,19 @@ class TableInfo:
 
     @cached_property
     def landscape(self) -> Landscape:
-        return Landscape.from_log(self.log, complete=bool(self.is_exhaustive))
+        return Landscape.from_log(self.log, is_exhaustive=bool(self.is_exhaustive))
 
     @cached_property
     def unsteady_reason(self) -> str:
         return explain_unsteadiness(self.log)
 
     @property
-    def failures(self) -> dict[str, int]:
+    def failure_counts(self) -> dict[str, int]:
         return dict(Counter(str(record.failure) for record in self.log.records if record.failure).most_common())
 
     @property
     def failure_count(self) -> int:
-        return sum(self.failures.values())
+        return sum(self.failure_counts.values())
 
     @property
     def nearest(self) -> int:
@@ -129,7 +129,7 @@ class TableInfo:
     def _describe_failures(self) -> str:
         if not self.failure_count:
             return "none"
-        failure_kinds = ", ".join(f"{name} {count:,}" for name, count in sorted(self.failures.items()))
+        failure_kinds = ", ".join(f"{name} {count:,}" for name, count in sorted(self.failure_counts.items()))
         return f"{self.failure_count:,} ({100 * self.failure_count / self.config_count:.1f} %): {failure_kinds}"
 
     def _describe_speeds(self) -> dict[str, str]:
@@ -138,16 +138,16 @@ class TableInfo:
         throughput = convert_throughput(self.gflops, self.log.unit)
         quantiles = (f"{100 * q:g} %: {np.quantile(throughput, q):.4g}" for q in QUANTILES)
         milliseconds = float(self.log.costs.min()) * 1e3
-        speeds = {"best": f"{self.best:.4g} {self.log.unit}, {milliseconds:.4g} ms"}
+        descriptions = {"best": f"{self.best:.4g} {self.log.unit}, {milliseconds:.4g} ms"}
         if self.log.unit in VALUES:
-            speeds["best"] = format_speed(self.best, self.log.unit)
-        speeds[f"{self.log.unit} by quantile"] = ", ".join(quantiles)
+            descriptions["best"] = format_speed(self.best, self.log.unit)
+        descriptions[f"{self.log.unit} by quantile"] = ", ".join(quantiles)
         for fraction in NEAR_FRACTIONS:
             near_count = self.count_near_best(fraction)
-            speeds[f"within {100 * fraction:g} % of the best"] = (
+            descriptions[f"within {100 * fraction:g} % of the best"] = (
                 f"{counted(near_count, 'config')}, {format_share(near_count / self.config_count)}"
             )
-        return speeds
+        return descriptions
 
     def to_json(self) -> dict[str, Any]:
         header = msgspec.to_builtins(self.log.header)
@@ -159,7 +159,7 @@ class TableInfo:
             "configs": self.config_count,
             "space_size": self.log.header.space_size,
             "exhaustive": self.is_exhaustive,
-            "failures": self.failures,
+            "failures": self.failure_counts,
             "nearest": self.nearest,
             "noise": self.noise,
             "unsteady": self.unsteady_reason,
@@ -276,8 +276,8 @@ def _explain_order_effect(log: Log) -> str:
     if not p < SIGNIFICANCE_LEVEL:
         return ""
     ratios = [float(np.median(block)) / float(np.median(costs[finite])) for block in blocks]
-    block = max(range(BLOCK_COUNT), key=lambda i: abs(math.log(ratios[i])))
+    worst_block_index = max(range(BLOCK_COUNT), key=lambda block_index: abs(math.log(ratios[block_index])))
     return (
         f"times depend on the order of measurement (Kruskal-Wallis over {BLOCK_COUNT} time blocks, p = {p:.1g}): the "
-        f"median of block {block + 1} is {ratios[block]:.2f} times that of the table"
+        f"median of block {worst_block_index + 1} is {ratios[worst_block_index]:.2f} times that of the table"
     )

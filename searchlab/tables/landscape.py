@@ -49,7 +49,7 @@ class Landscape:
         spread: The mean distance between two of the best 1 % of configs, relative to that between two working configs.
             It is far below 1 if the best configs are alike, and about 1 if they are scattered. Source: the dispersion
             metric of Lunacek and Whitley (GECCO 2006), with Hamming distances.
-        failures: The share of configs that fail.
+        failure_share: The share of configs that fail.
     """
 
     distance: int | None
@@ -58,44 +58,46 @@ class Landscape:
     local_optima: float | None
     good_optima: float | None
     spread: float | None
-    failures: float
+    failure_share: float
 
     @classmethod
-    def from_log(cls, log: Log, *, complete: bool) -> Landscape:
+    def from_log(cls, log: Log, *, is_exhaustive: bool) -> Landscape:
         """Compute the measures from a table or another log.
 
         Args:
-            log: The log. If it does not contain the complete space, its configs should have been drawn at random, as by
-                the policy ``random``, because a search visits better and more similar configs.
-            complete: Whether the log contains the complete space.
+            log: The log. If it does not contain all configs of the space, its configs should have been drawn at random,
+                as by the policy ``random``, because a search visits better and more similar configs.
+            is_exhaustive: Whether the log contains all configs of the space.
         """
         costs = log.costs
         is_working = np.isfinite(costs)
-        failures = float(1 - is_working.mean()) if len(costs) else 0.0
+        failure_share = float(1 - is_working.mean()) if len(costs) else 0.0
         if is_working.sum() < 2:
-            return cls(None, None, None, None, None, None, failures)
+            return cls(None, None, None, None, None, None, failure_share)
         records = log.records
         codes = encode_configs([records[i].trial.config for i in np.flatnonzero(is_working).tolist()])
         fitness = np.log(costs[is_working])
         fitness -= fitness.mean()
         line_numbers = list(yield_line_numbers(codes))
         distance, correlation = correlate(codes, fitness, line_numbers)
-        is_optimum = find_local_optima(fitness, line_numbers) if complete else np.zeros(0, bool)
+        is_optimum = find_local_optima(fitness, line_numbers) if is_exhaustive else np.zeros(0, bool)
         is_good = fitness <= fitness.min() - math.log(1 - GOOD_DISTANCE)
         optimum_count = int(is_optimum.sum())
         return cls(
             distance,
             correlation,
             compute_correlation_length(distance, correlation),
-            float(is_optimum.mean()) if complete else None,
+            float(is_optimum.mean()) if is_exhaustive else None,
             float(is_good[is_optimum].mean()) if optimum_count else None,
             compute_relative_spread(codes, fitness),
-            failures,
+            failure_share,
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the measures as plain data."""
-        return asdict(self)
+        """Return the measures as plain data, in which ``failures`` is :attr:`failure_share`."""
+        measures = asdict(self)
+        measures["failures"] = measures.pop("failure_share")
+        return measures
 
     def describe(self) -> dict[str, str]:
         """Return a description of each measure that could be computed, by title."""
@@ -131,14 +133,14 @@ def format_share(fraction: float) -> str:
 
 
 def encode_configs(configs: Sequence[Any]) -> Ints:
-    """Encode configs as an array of shape (configs, knobs): numbers for values, and -1 for a knob that is missing."""
+    """Encode configs as an array of shape (configs, knobs): codes of values, and -1 for a knob that is missing."""
     names = list(dict.fromkeys(name for config in configs for name in config))
     codes = np.full((len(configs), len(names)), -1, dtype=np.int64)
     for column, name in enumerate(names):
-        numbers: dict[Any, int] = {}
+        code_by_value: dict[Any, int] = {}
         for row, config in enumerate(configs):
             if name in config:
-                codes[row, column] = numbers.setdefault(config[name], len(numbers))
+                codes[row, column] = code_by_value.setdefault(config[name], len(code_by_value))
     return codes
 
 

@@ -497,7 +497,7 @@ def _walk(walked: WorkloadRuns | None) -> list[str]:
     if walked is None:
         return ["", ""]
     log = read_log(walked.runs[0].log.path)
-    landscape = Landscape.from_log(log, complete=False)
+    landscape = Landscape.from_log(log, is_exhaustive=False)
     return [f"{landscape.autocorrelation:.2f}" if landscape.distance == 1 else "", f"{len(log.records):,}"]
 
 
@@ -508,7 +508,7 @@ MEASURES: Mapping[str, Callable[[TableInfo], float]] = {
     "good optima": lambda info: info.landscape.good_optima or 0.0,
     "spread of the best": lambda info: info.landscape.spread or 0.0,
     "near the best": lambda info: info.count_near_best(0.05) / info.config_count,
-    "failures": lambda info: info.landscape.failures,
+    "failures": lambda info: info.landscape.failure_share,
     "noise": lambda info: info.noise or 0.0,
 }
 """Measures of a table, by title."""

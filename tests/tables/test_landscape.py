@@ -67,7 +67,7 @@ def test_the_spread_is_that_of_all_pairs(log: Log) -> None:
 
 def test_a_sample_has_no_optima_but_a_correlation(log: Log) -> None:
     sample = np.random.default_rng(1).permutation(len(log.records))[:60].tolist()
-    landscape = Landscape.from_log(replace(log, records=tuple(log.records[i] for i in sample)), complete=False)
+    landscape = Landscape.from_log(replace(log, records=tuple(log.records[i] for i in sample)), is_exhaustive=False)
     assert landscape.local_optima is None and landscape.good_optima is None and landscape.spread is not None
     assert landscape.distance is not None and landscape.distance > 1 and landscape.autocorrelation is not None
 
@@ -75,18 +75,18 @@ def test_a_sample_has_no_optima_but_a_correlation(log: Log) -> None:
 def test_a_single_config_has_no_landscape(tmp_path: Path) -> None:
     write_table(tmp_path / "a.jsonl", toys.Small(), toys.simulate_smooth, counted=True)
     complete = TableInfo(read_log(tmp_path / "a.jsonl")).landscape
-    assert complete.failures == 0 and complete.autocorrelation is not None and complete.autocorrelation > 0.3
+    assert complete.failure_share == 0 and complete.autocorrelation is not None and complete.autocorrelation > 0.3
     records = read_log(tmp_path / "a.jsonl")
-    few = Landscape.from_log(replace(records, records=records.records[:1]), complete=False)
+    few = Landscape.from_log(replace(records, records=records.records[:1]), is_exhaustive=False)
     assert few.autocorrelation is None and few.describe() == {}
 
 
 def test_failures_are_a_share_of_all_and_outside_the_landscape(log: Log) -> None:
     failed = [msgspec.structs.replace(record, seconds=(), failure="run_error") for record in log.records[:100]]
-    landscape = Landscape.from_log(replace(log, records=(*failed, *log.records[100:])), complete=True)
-    without = Landscape.from_log(replace(log, records=log.records[100:]), complete=True)
-    assert landscape.failures == pytest.approx(100 / len(log.records))
-    assert replace(landscape, failures=0.0) == without
+    landscape = Landscape.from_log(replace(log, records=(*failed, *log.records[100:])), is_exhaustive=True)
+    without = Landscape.from_log(replace(log, records=log.records[100:]), is_exhaustive=True)
+    assert landscape.failure_share == pytest.approx(100 / len(log.records))
+    assert replace(landscape, failure_share=0.0) == without
 
 
 def test_the_landscape_is_on_the_card_and_in_the_facts(log: Log) -> None:
