@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from rich.text import Text
@@ -32,7 +32,7 @@ Split = Literal["within-task", "by-task"]
 
 
 @dataclass(frozen=True)
-class HeldOut:
+class HeldOutQuality:
     """The quality of a model's predictions for the trials of a log that it was not trained on."""
 
     model: Plugin
@@ -51,7 +51,7 @@ def evaluate(
     seed: Seed = 0,
     train_fraction: Annotated[float, Between(0.01, 0.99)] = 0.7,
     k: Count = 5,
-) -> list[HeldOut]:
+) -> list[HeldOutQuality]:
     """Evaluate each model on trials that are held out from each log.
 
     Args:
@@ -77,92 +77,99 @@ def evaluate(
             f"the by-task split trains on other workloads, but {features} features are not comparable between spaces; "
             f"choose program features or the within-task split"
         )
-    recorded_trials = read_logs_in(logs, _RecordedTrials)
+    recorded_logs = read_logs_in(logs, _RecordedLog)
     if FEATURES[features].builds_programs:
-        for trials in recorded_trials:
-            trials.result.check_programs()
+        for recorded_log in recorded_logs:
+            recorded_log.result.check_programs()
     if split == "by-task":
-        folds = list(_split_by_task(recorded_trials, features))
+        folds = list(_split_by_task(recorded_logs, features))
     else:
-        folds = list(_split_within_task(recorded_trials, features, seed, train_fraction))
-    return [result for model in models for fold in folds for result in _evaluate(model, features, seed, k, fold)]
+        folds = list(_split_within_task(recorded_logs, features, seed, train_fraction))
+    return [quality for model in models for fold in folds for quality in _evaluate(model, features, seed, k, fold)]
 
 
-class _RecordedTrials:
-    """The measured trials of one log."""
+class _RecordedLog:
+    """A log, with the configs and the scores of its measured trials."""
 
     def __init__(self, path: Path) -> None:
         log = read_log(path)
         self.path, self.result, self.workload = path, Result(log), log.header.workload
         trials = [trial for trial in log.trials if not trial.measurement.nearest]
         self.configs, self.scores = [trial.config for trial in trials], compute_scores(trials)
-        if (successful := int(np.count_nonzero(self.scores))) < MIN_TRIALS:
+        successful_count = int(np.count_nonzero(self.scores))
+        if successful_count < MIN_TRIALS:
             raise SearchlabError(
-                f"{path} has {successful} successful trials, but at least {MIN_TRIALS} are needed to judge a cost model"
+                f"{path} has {successful_count} successful trials, but at least {MIN_TRIALS} are needed to judge a "
+                f"cost model"
             )
+
+
+class _TestSet(NamedTuple):
+    """The features and the scores of the trials that are held out from a log."""
+
+    recorded_log: _RecordedLog
+    features: Floats
+    scores: Floats
 
 
 @dataclass(frozen=True)
 class _Fold:
-    """The trials that a model is trained on, and those that it predicts.
-
-    Attributes:
-        held_out_trials: The held-out trials, their features and their scores.
-    """
+    """The trials that a model is trained on, and those that it predicts."""
 
     training_data: TrainingData
-    held_out_trials: Sequence[tuple[_RecordedTrials, Floats, Floats]]
+    test_sets: Sequence[_TestSet]
 
 
 def _split_within_task(
-    recorded_trials: Sequence[_RecordedTrials], features: str, seed: int, fraction: float
+    recorded_logs: Sequence[_RecordedLog], features_name: str, seed: int, fraction: float
 ) -> Iterator[_Fold]:
-    for log_index, trials in enumerate(recorded_trials):
-        config_count = len(trials.configs)
+    for log_index, recorded_log in enumerate(recorded_logs):
+        config_count = len(recorded_log.configs)
         order = np.random.default_rng([seed, log_index]).permutation(config_count)
         train_count = min(max(round(fraction * config_count), 1), config_count - 1)
         train_indices, test_indices = np.sort(order[:train_count]), np.sort(order[train_count:])
-        extract = make_features(features, trials.result.space)
-        extract.learn([trials.configs[i] for i in train_indices])
-        rows = extract(trials.configs)
-        held_out = (trials, rows[test_indices], trials.scores[test_indices])
-        yield _Fold(TrainingData.from_tasks([(rows[train_indices], trials.scores[train_indices])]), [held_out])
+        extract = make_features(features_name, recorded_log.result.space)
+        extract.learn([recorded_log.configs[i] for i in train_indices])
+        features, scores = extract(recorded_log.configs), recorded_log.scores
+        training_data = TrainingData.from_tasks([(features[train_indices], scores[train_indices])])
+        yield _Fold(training_data, [_TestSet(recorded_log, features[test_indices], scores[test_indices])])
 
 
-def _split_by_task(recorded_trials: Sequence[_RecordedTrials], features: str) -> Iterator[_Fold]:
-    workloads = dict.fromkeys(trials.workload for trials in recorded_trials)
+def _split_by_task(recorded_logs: Sequence[_RecordedLog], features_name: str) -> Iterator[_Fold]:
+    workloads = dict.fromkeys(recorded_log.workload for recorded_log in recorded_logs)
     if len(workloads) < 2:
         raise SearchlabError(
-            f"the by-task split trains on other workloads, but every log is for {recorded_trials[0].workload}; "
+            f"the by-task split trains on other workloads, but every log is for {recorded_logs[0].workload}; "
             f"add logs for another workload, or choose the within-task split"
         )
-    feature_class = FEATURES[features]
-    rows_by_log = [(trials, make_features(features, trials.result.space)(trials.configs)) for trials in recorded_trials]
+    feature_class = FEATURES[features_name]
+    logs_and_features = [(log, make_features(features_name, log.result.space)(log.configs)) for log in recorded_logs]
     for workload in workloads:
-        tasks = [(rows, trials.scores) for trials, rows in rows_by_log if trials.workload != workload]
+        tasks = [(features, log.scores) for log, features in logs_and_features if log.workload != workload]
         training_data = TrainingData.from_tasks(tasks, feature_class.absent)
         column_count = training_data.features.shape[1]
-        held_out_rows = [(trials, rows) for trials, rows in rows_by_log if trials.workload == workload]
-        yield _Fold(
-            training_data,
-            [(trials, lay_out(feature_class, rows, column_count), trials.scores) for trials, rows in held_out_rows],
-        )
+        test_sets = [
+            _TestSet(log, lay_out(feature_class, features, column_count), log.scores)
+            for log, features in logs_and_features
+            if log.workload == workload
+        ]
+        yield _Fold(training_data, test_sets)
 
 
-def _evaluate(model: Plugin, features: str, seed: int, k: int, fold: _Fold) -> Iterator[HeldOut]:
+def _evaluate(model: Plugin, features_name: str, seed: int, k: int, fold: _Fold) -> Iterator[HeldOutQuality]:
     cost_model = make_cost_model(model, seed)
-    bind(cost_model, FEATURES[features])
+    bind(cost_model, FEATURES[features_name])
     start = time.perf_counter()
     fit_model(cost_model, *fold.training_data)
     train_seconds = time.perf_counter() - start
-    for trials, rows, scores in fold.held_out_trials:
+    for recorded_log, features, scores in fold.test_sets:
         start = time.perf_counter()
-        predicted_scores = predict_scores(cost_model, rows)
+        predicted_scores = predict_scores(cost_model, features)
         predict_seconds = time.perf_counter() - start
         quality = measure_quality(
             predicted_scores, scores, min(k, len(scores)), train_seconds=train_seconds, predict_seconds=predict_seconds
         )
-        yield HeldOut(model, trials.path, trials.workload, quality)
+        yield HeldOutQuality(model, recorded_log.path, recorded_log.workload, quality)
 
 
 TITLES_BY_METRIC = {
@@ -181,14 +188,14 @@ def format_model(model: Plugin) -> str:
     return ",".join([model.name, *(f"{name}={value}" for name, value in model.options.items())])
 
 
-def compute_mean_quality(held_out: Sequence[HeldOut]) -> dict[str, dict[str, float | None]]:
+def compute_mean_quality(held_out_qualities: Sequence[HeldOutQuality]) -> dict[str, dict[str, float | None]]:
     """Return the mean of each metric over the logs, by model, weighted by the number of held-out trials.
 
     Logs for which a metric is undefined are ignored. If no log remains, the mean is None.
     """
     qualities_by_model: dict[str, list[ModelQuality]] = {}
-    for result in held_out:
-        qualities_by_model.setdefault(format_model(result.model), []).append(result.quality)
+    for held_out_quality in held_out_qualities:
+        qualities_by_model.setdefault(format_model(held_out_quality.model), []).append(held_out_quality.quality)
     return {
         name: {metric: _compute_mean(qualities, metric) for metric in TITLES_BY_METRIC}
         for name, qualities in qualities_by_model.items()
@@ -203,12 +210,12 @@ def _compute_mean(qualities: Sequence[ModelQuality], metric: str) -> float | Non
     return float(np.average(values, weights=[quality.trials for quality in defined]))
 
 
-def make_quality_rows(held_out: Sequence[HeldOut]) -> list[tuple[Text, ...]]:
+def make_quality_rows(held_out_qualities: Sequence[HeldOutQuality]) -> list[tuple[Text, ...]]:
     """Return a row for each model, with the metrics in :data:`TITLES_BY_METRIC`.
 
     Of several models, the best value in each column is bold.
     """
-    means = compute_mean_quality(held_out)
+    means = compute_mean_quality(held_out_qualities)
     columns = [[Text(name) for name in means]]
     for metric in TITLES_BY_METRIC:
         metric_values = [row[metric] for row in means.values()]
