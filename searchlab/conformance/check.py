@@ -144,16 +144,17 @@ class Rule:
     check_function: Callable[[Any], None]
 
 
-def rule(fix: str, prerequisites: Sequence[str] = ()) -> Callable[[Callable[[Any], None]], Rule]:
+def rule(fix: str, prerequisites: Sequence[str] = (), *, name: str = "") -> Callable[[Callable[[Any], None]], Rule]:
     """Return a decorator that makes a rule from a function, which accepts a subject and may raise :class:`Breach`.
 
-    The function ``check_same_seed`` checks the rule ``same-seed``. Its docstring states the expected behaviour.
+    The function ``check_same_seed`` checks the rule ``same-seed``, unless a different ``name`` is specified. Its
+    docstring states the expected behaviour.
     """
 
     def make_rule(check_function: Callable[[Any], None]) -> Rule:
-        name = check_function.__name__.removeprefix("check_").replace("_", "-")
+        rule_name = name or check_function.__name__.removeprefix("check_").replace("_", "-")
         expected_behaviour = " ".join(inspect.cleandoc(check_function.__doc__ or "").split()).removesuffix(".")
-        return Rule(name, expected_behaviour, fix, tuple(prerequisites), check_function)
+        return Rule(rule_name, expected_behaviour, fix, tuple(prerequisites), check_function)
 
     return make_rule
 

@@ -42,10 +42,10 @@ class CostModelSubject(Subject):
 
     def train(self) -> tuple[CostModel, Floats]:
         """Instantiate the model and train it on 100 rows of :func:`make_data`; return the model and the features."""
-        instance = self.instantiate_model()
+        cost_model = self.instantiate_model()
         features, scores = make_data(100)
-        instance.fit(features, scores, make_single_group(features))
-        return instance, features
+        cost_model.fit(features, scores, make_single_group(features))
+        return cost_model, features
 
     def compute_results(self) -> list[Any]:
         """Return the model's predictions after training on 400 trials."""
@@ -69,9 +69,9 @@ def train_and_predict(
     subject: CostModelSubject, features: Floats, scores: Floats, groups: Ints | None = None
 ) -> Floats:
     """Train a new model on the given data, and return its predictions for the same rows and for 20 new rows."""
-    instance = subject.instantiate_model()
-    instance.fit(features, scores, make_single_group(features) if groups is None else groups)
-    return np.asarray(instance.predict(np.concatenate([features, make_data(20, features.shape[1], seed=9)[0]])))
+    cost_model = subject.instantiate_model()
+    cost_model.fit(features, scores, make_single_group(features) if groups is None else groups)
+    return np.asarray(cost_model.predict(np.concatenate([features, make_data(20, features.shape[1], seed=9)[0]])))
 
 
 def make_single_group(features: Floats) -> Ints:
@@ -94,9 +94,9 @@ def check_learns(subject: CostModelSubject) -> None:
 def check_shape(subject: CostModelSubject) -> None:
     """predict returns an array of floats of shape (n,), also if there are no rows."""
     with seed_global_streams(0):
-        instance, features = subject.train()
+        cost_model, features = subject.train()
         for count in (100, 7, 1, 0):
-            predictions: Any = instance.predict(features[:count])
+            predictions: Any = cost_model.predict(features[:count])
             if (
                 not isinstance(predictions, np.ndarray)
                 or predictions.shape != (count,)
@@ -176,9 +176,9 @@ def check_leaves_its_input(subject: CostModelSubject) -> None:
     groups = make_single_group(features)
     copies_by_name = {"features": features.copy(), "scores": scores.copy(), "groups": groups.copy()}
     with seed_global_streams(0):
-        instance = subject.instantiate_model()
-        instance.fit(features, scores, groups)
-        instance.predict(features)
+        cost_model = subject.instantiate_model()
+        cost_model.fit(features, scores, groups)
+        cost_model.predict(features)
     for name, array in (("features", features), ("scores", scores), ("groups", groups)):
         if not np.array_equal(array, copies_by_name[name], equal_nan=True):
             raise Breach(f"it modified {name}")
@@ -197,8 +197,8 @@ def check_forgets(subject: CostModelSubject) -> None:
     with seed_global_streams(0):
         trained_once, trained_twice = subject.instantiate_model(), subject.instantiate_model()
         trained_twice.fit(*make_data(30, seed=1), np.zeros(30, dtype=np.int64))
-        for instance in (trained_once, trained_twice):
-            instance.fit(features, scores, make_single_group(features))
+        for cost_model in (trained_once, trained_twice):
+            cost_model.fit(features, scores, make_single_group(features))
         _require_same(trained_once.predict(features), trained_twice.predict(features), "after training on other data")
 
 
@@ -206,20 +206,20 @@ def check_forgets(subject: CostModelSubject) -> None:
 def check_a_row_alone(subject: CostModelSubject) -> None:
     """The prediction for a row does not depend on the other rows."""
     with seed_global_streams(0):
-        instance, features = subject.train()
-        predictions = instance.predict(features)
-        _require_same(predictions[10:20], instance.predict(features[10:20]), "for ten rows alone", 1e-6)
-        _require_same(predictions[::-1], instance.predict(features[::-1]), "for rows in reverse order", 1e-6)
+        cost_model, features = subject.train()
+        predictions = cost_model.predict(features)
+        _require_same(predictions[10:20], cost_model.predict(features[10:20]), "for ten rows alone", 1e-6)
+        _require_same(predictions[::-1], cost_model.predict(features[::-1]), "for rows in reverse order", 1e-6)
 
 
 @rule("return from dump all that fit has learned, and set it in restore; or define neither", SEEDED_RULES)
 def check_restores(subject: CostModelSubject) -> None:
     """A model restored from the files of a trained model predicts the same."""
-    instance, features = subject.train()
-    if files := instance.dump():
+    cost_model, features = subject.train()
+    if files := cost_model.dump():
         restored_model = subject.instantiate_model()
         restored_model.restore(files)
-        _require_same(instance.predict(features), restored_model.predict(features), "after dump and restore")
+        _require_same(cost_model.predict(features), restored_model.predict(features), "after dump and restore")
 
 
 @rule("use one thread, or sums that do not depend on the number of threads; do not iterate over sets", SEEDED_RULES)

@@ -42,8 +42,8 @@ from .toys import (
     simulate_flaky,
     simulate_invalid,
     simulate_smooth,
+    simulate_trials,
     successful_measurement,
-    trials_of,
 )
 
 TINY_WORKLOADS = ("gemm:2x2x1", "gemm:2x1x1", "gemm:1x1x1", "conv2d:1x2x2x2x1x1x1", "conv2d:1x1x1x1x1x1x1")
@@ -58,13 +58,13 @@ class PolicySubject(Subject):
     """A policy, the spaces in which to check it, and the cost model that it receives if it uses one.
 
     Attributes:
-        small_spaces: The spaces that it must exhaust.
+        small_space_subjects: The spaces that it must exhaust.
     """
 
     result_name = "proposal"
 
-    spaces: Mapping[str, SpaceSubject]
-    small_spaces: Mapping[str, SpaceSubject]
+    space_subjects: Mapping[str, SpaceSubject]
+    small_space_subjects: Mapping[str, SpaceSubject]
     cost_model: Plugin
     features: str
 
@@ -95,17 +95,17 @@ class PolicySubject(Subject):
 
     @cached_property
     def trials_by_space(self) -> dict[str, list[Trial]]:
-        """The trials of a normal run in each of ``spaces``."""
+        """The trials of a normal run in each of ``space_subjects``."""
         with seed_global_streams(0):
-            return {name: self.run_in(space_subject) for name, space_subject in self.spaces.items()}
+            return {name: self.run_in(space_subject) for name, space_subject in self.space_subjects.items()}
 
     @cached_property
     def results(self) -> list[Any]:
         return [config for trials in self.trials_by_space.values() for config in _list_configs(trials)]
 
     def compute_results(self) -> list[Any]:
-        """Return the proposals of a normal run in each of ``spaces``."""
-        return [config for subject in self.spaces.values() for config in _list_configs(self.run_in(subject))]
+        """Return the proposals of a normal run in each of ``space_subjects``."""
+        return [config for subject in self.space_subjects.values() for config in _list_configs(self.run_in(subject))]
 
 
 BASIC_RULES = ("signature", "starts", "runs")
@@ -129,7 +129,7 @@ def check_signature(subject: PolicySubject) -> None:
 @rule("handle every space: it may have only a single config, or even no knobs")
 def check_starts(subject: PolicySubject) -> None:
     """It can be instantiated in every space."""
-    for space_subject in (*subject.spaces.values(), *subject.small_spaces.values()):
+    for space_subject in (*subject.space_subjects.values(), *subject.small_space_subjects.values()):
         subject.instantiate_in(space_subject)
 
 
@@ -139,7 +139,8 @@ def check_runs(subject: PolicySubject) -> None:
     for name, trials in subject.trials_by_space.items():
         if not trials:
             raise Breach(
-                f"its first ask in space {subject.spaces[name].plugin.name!r} returned nothing, which ends a run"
+                f"its first ask in space {subject.space_subjects[name].plugin.name!r} returned nothing, which ends a "
+                "run"
             )
 
 
@@ -147,7 +148,7 @@ def check_runs(subject: PolicySubject) -> None:
 def check_members(subject: PolicySubject) -> None:
     """Every proposal is a Config whose values are choices of its space, with the same types: 64.0 is not 64."""
     for name, trials in subject.trials_by_space.items():
-        space = subject.spaces[name].space
+        space = subject.space_subjects[name].space
         for trial in trials:
             config: Any = trial.config
             if not isinstance(config, Config):
@@ -162,9 +163,9 @@ def check_members(subject: PolicySubject) -> None:
 def check_batch_size(subject: PolicySubject) -> None:
     """ask(n) returns at most n configs."""
     for n in (8, 1, 0, 40, 7):
-        instance = subject.instantiate_in(subject.spaces["large"])
+        policy = subject.instantiate_in(subject.space_subjects["large"])
         for _ in range(2):
-            config_count = len(instance.ask(n))
+            config_count = len(policy.ask(n))
             if config_count > n:
                 raise Breach(f"ask({n}) returned {config_count} configs")
 
@@ -174,9 +175,9 @@ def check_no_repeats(subject: PolicySubject) -> None:
     """It never proposes a config twice, even before it is told the first trial."""
     for trials in subject.trials_by_space.values():
         _require_no_repeats([trial.config for trial in trials])
-    for space_subject in subject.spaces.values():
-        instance = subject.instantiate_in(space_subject)
-        _require_no_repeats([config for _ in range(4) for config in instance.ask(5)])
+    for space_subject in subject.space_subjects.values():
+        policy = subject.instantiate_in(space_subject)
+        _require_no_repeats([config for _ in range(4) for config in policy.ask(5)])
 
 
 def _require_no_repeats(configs: Sequence[Config]) -> None:
@@ -209,7 +210,8 @@ def check_other_seed(subject: PolicySubject) -> None:
     """A different seed leads to different proposals, unless the class declares uses_seed=False."""
     usual_configs = _list_configs(subject.trials_by_space["large"])
     depends_on_seed = any(
-        _list_configs(subject.run_in(subject.spaces["large"], seed=subject.seed + i)) != usual_configs for i in (1, 2)
+        _list_configs(subject.run_in(subject.space_subjects["large"], seed=subject.seed + i)) != usual_configs
+        for i in (1, 2)
     )
     if subject.traits.uses_seed and not depends_on_seed:
         raise Breach(f"the first {len(usual_configs)} proposals are the same for three different seeds")
@@ -234,12 +236,12 @@ def check_every_process(subject: PolicySubject) -> None:
 @rule("copy lists before changing them: write self.trials += trials instead of self.trials = trials", BASIC_RULES)
 def check_leaves_what_it_is_told(subject: PolicySubject) -> None:
     """It does not modify the trials that it is told, or the lists that contain them."""
-    instance = subject.instantiate_in(subject.spaces["large"])
+    policy = subject.instantiate_in(subject.space_subjects["large"])
     told_batches: list[tuple[list[Trial], list[Trial]]] = []
     for batch in range(4):
-        trials = trials_of(instance.ask(8), simulate_flaky, 8 * batch)
+        trials = simulate_trials(policy.ask(8), simulate_flaky, 8 * batch)
         told_batches.append((trials, [Trial(trial.index, Config(trial.config), trial.measurement) for trial in trials]))
-        instance.tell(trials)
+        policy.tell(trials)
         for trials, original_trials in told_batches:
             if trials != original_trials:
                 raise Breach(
@@ -253,12 +255,14 @@ def check_leaves_what_it_is_told(subject: PolicySubject) -> None:
 )
 def check_warm_start(subject: PolicySubject) -> None:
     """It learns from another run's trials and does not propose their configs again."""
-    for space_subject in subject.spaces.values():
-        earlier_trials = trials_of(space_subject.space.sample_new(np.random.default_rng(9), 40, ()), simulate_flaky)
-        instance = subject.instantiate_in(space_subject)
-        instance.warm_start(list(earlier_trials))
+    for space_subject in subject.space_subjects.values():
+        earlier_trials = simulate_trials(
+            space_subject.space.sample_new(np.random.default_rng(9), 40, ()), simulate_flaky
+        )
+        policy = subject.instantiate_in(space_subject)
+        policy.warm_start(list(earlier_trials))
         size = space_subject.space.size(64)
-        trials = run_policy(instance, simulate_flaky, 24)
+        trials = run_policy(policy, simulate_flaky, 24)
         if not trials and (size is None or size > len(earlier_trials)) and not subject.traits.stops:
             raise Breach(f"after a warm start with {len(earlier_trials)} trials in a larger space, it proposes nothing")
         if repeated_configs := {trial.config for trial in trials} & {trial.config for trial in earlier_trials}:
@@ -270,19 +274,19 @@ def check_warm_start(subject: PolicySubject) -> None:
 )
 def check_same_warm_start(subject: PolicySubject) -> None:
     """The same seed and warm start give the same proposals, and the list of trials is not modified."""
-    space_subject = subject.spaces["large"]
-    earlier_trials = trials_of(space_subject.space.sample_new(np.random.default_rng(9), 40, ()), simulate_flaky)
+    space_subject = subject.space_subjects["large"]
+    earlier_trials = simulate_trials(space_subject.space.sample_new(np.random.default_rng(9), 40, ()), simulate_flaky)
     proposals_by_repetition = []
     for _ in range(2):
         told_trials = list(earlier_trials)
-        instance = subject.instantiate_in(space_subject)
-        instance.warm_start(told_trials)
+        policy = subject.instantiate_in(space_subject)
+        policy.warm_start(told_trials)
         if told_trials != earlier_trials:
             raise Breach(
                 f"it modified the list of {len(earlier_trials)} trials passed as its warm start, which now contains "
                 f"{len(told_trials)}"
             )
-        proposals_by_repetition.append(_list_configs(run_policy(instance, simulate_flaky, 24)))
+        proposals_by_repetition.append(_list_configs(run_policy(policy, simulate_flaky, 24)))
     first_proposals, second_proposals = proposals_by_repetition
     subject.require_same(first_proposals, second_proposals, "after the same warm start")
 
@@ -293,8 +297,8 @@ def check_same_warm_start(subject: PolicySubject) -> None:
 )
 def check_foreign_trials(subject: PolicySubject) -> None:
     """It continues after a warm start with trials whose configs are not in its space."""
-    for space_subject in subject.spaces.values():
-        own_trials = trials_of(space_subject.space.sample_new(np.random.default_rng(5), 4, ()), simulate_smooth)
+    for space_subject in subject.space_subjects.values():
+        own_trials = simulate_trials(space_subject.space.sample_new(np.random.default_rng(5), 4, ()), simulate_smooth)
         foreign_configs = [
             Config({"no such knob": 1}),
             Config(),
@@ -303,9 +307,9 @@ def check_foreign_trials(subject: PolicySubject) -> None:
         fast_foreign_trials = [
             Trial(i, config, successful_measurement(1e-6 * (i + 1))) for i, config in enumerate(foreign_configs)
         ]
-        instance = subject.instantiate_in(space_subject)
-        instance.warm_start([*fast_foreign_trials[:3], *own_trials, *fast_foreign_trials[3:]])
-        run_policy(instance, simulate_smooth, 24)
+        policy = subject.instantiate_in(space_subject)
+        policy.warm_start([*fast_foreign_trials[:3], *own_trials, *fast_foreign_trials[3:]])
+        run_policy(policy, simulate_smooth, 24)
 
 
 @rule(
@@ -317,7 +321,7 @@ def check_state_is_what_was_told(subject: PolicySubject) -> None:
     """A policy that was only told the trials, in batches of any size, continues like the policy that proposed them."""
     if subject.traits.needs_asks:
         raise NotApplicable("it declares needs_asks=True, so it resumes by repeating its asks, which same-seed checks")
-    for name, space_subject in subject.spaces.items():
+    for name, space_subject in subject.space_subjects.items():
         original = subject.instantiate_in(space_subject)
         trials = run_policy(original, simulate_flaky, 32)
         told_at_once, told_one_by_one = subject.instantiate_in(space_subject), subject.instantiate_in(space_subject)
@@ -332,9 +336,9 @@ def check_state_is_what_was_told(subject: PolicySubject) -> None:
                     [config.to_json() for config in told_policy.ask(8)],
                     f"after it was told {len(trials)} trials in space {name!r} {told_how}",
                 )
-            new_trials = trials_of(expected_configs, simulate_flaky, len(trials))
-            for instance in (original, told_at_once, told_one_by_one):
-                instance.tell(list(new_trials))
+            new_trials = simulate_trials(expected_configs, simulate_flaky, len(trials))
+            for policy in (original, told_at_once, told_one_by_one):
+                policy.tell(list(new_trials))
             trials += new_trials
 
 
@@ -351,7 +355,7 @@ def check_all_is_equal(subject: PolicySubject) -> None:
 
 
 def _require_continuation(subject: PolicySubject, simulate: SimulateFunction) -> None:
-    space_subject = subject.spaces["large"]
+    space_subject = subject.space_subjects["large"]
     trials = subject.run_in(space_subject, simulate)
     size = space_subject.space.size(32)
     if len(trials) < (32 if size is None else min(32, size)) and not subject.traits.stops:
@@ -365,11 +369,11 @@ def _require_continuation(subject: PolicySubject, simulate: SimulateFunction) ->
 )
 def check_exhausts(subject: PolicySubject) -> None:
     """It proposes every config in a small space (unless the class declares stops=True), and then nothing."""
-    if not subject.small_spaces:
+    if not subject.small_space_subjects:
         raise NotApplicable("the space has too many configs even for the smallest workloads")
-    for space_subject in subject.small_spaces.values():
+    for space_subject in subject.small_space_subjects.values():
         members = list(space_subject.space.enumerate())
-        instance = subject.instantiate_in(space_subject)
+        policy = subject.instantiate_in(space_subject)
         proposals: set[Config] = set()
         proposal_count, empty_batch_count = 0, 0
         while empty_batch_count < 2:
@@ -378,9 +382,9 @@ def check_exhausts(subject: PolicySubject) -> None:
                     f"it has proposed {proposal_count} configs and continues, although the space contains only "
                     f"{len(members)}"
                 )
-            batch = instance.ask(16)
+            batch = policy.ask(16)
             empty_batch_count = 0 if batch else empty_batch_count + 1
-            instance.tell(trials_of(batch, simulate_flaky, proposal_count))
+            policy.tell(simulate_trials(batch, simulate_flaky, proposal_count))
             proposals.update(batch)
             proposal_count += len(batch)
         omitted_configs = [config for config in members if config not in proposals]
@@ -393,9 +397,9 @@ def check_exhausts(subject: PolicySubject) -> None:
 @rule("learn from each trial only once, when it is told, or from a bounded number of trials", WARM_START_RULES)
 def check_bounded_time(subject: PolicySubject) -> None:
     """After four times as many trials, tell and ask take at most sixteen times as long."""
-    space_subject = subject.spaces["large"]
-    configs = space_subject.space.sample_new(np.random.default_rng(3), 256, ())
-    trials = trials_of(configs, simulate_flaky)
+    space_subject = subject.space_subjects["large"]
+    sampled_configs = space_subject.space.sample_new(np.random.default_rng(3), 256, ())
+    trials = simulate_trials(sampled_configs, simulate_flaky)
     if len(trials) < 256:
         raise NotApplicable(f"the space has only {len(trials)} configs, but 256 are needed")
     early_seconds, late_seconds = (
@@ -414,7 +418,7 @@ def _time_step(policy: Policy, trials: list[Trial]) -> float:
     for step in range(3):
         start = time.process_time()
         batch = policy.ask(8)
-        policy.tell(trials_of(batch, simulate_flaky, len(trials) + 8 * step))
+        policy.tell(simulate_trials(batch, simulate_flaky, len(trials) + 8 * step))
         step_times.append(time.process_time() - start)
     return min(step_times)
 
@@ -464,24 +468,32 @@ def policy_checks(
             toy_class.__name__.lower(): SpaceSubject.from_spec(toy_class, toys.WORKLOAD, toys.TARGET)
             for toy_class in toy_classes
         }
-        spaces = {name: toys_by_name[name] for name in ("large", "dependent")}
-        small_spaces = {name: toys_by_name[name] for name in toys_by_name if name != "large"}
+        space_subjects = {name: toys_by_name[name] for name in ("large", "dependent")}
+        small_space_subjects = {name: toys_by_name[name] for name in toys_by_name if name != "large"}
     else:
-        main_space_subject = SpaceSubject.for_workload(space, workload, resolve_target(target), seed)
-        spaces, small_spaces = {"large": main_space_subject}, _find_small_spaces(space, main_space_subject)
+        requested_space_subject = SpaceSubject.for_workload(space, workload, resolve_target(target), seed)
+        space_subjects = {"large": requested_space_subject}
+        small_space_subjects = _find_small_space_subjects(space, requested_space_subject)
     subject = PolicySubject(
-        resolved, cls, seed, time_limit, spaces, small_spaces, COST_MODELS.resolve(resolved_cost_model)[0], features
+        resolved,
+        cls,
+        seed,
+        time_limit,
+        space_subjects,
+        small_space_subjects,
+        COST_MODELS.resolve(resolved_cost_model)[0],
+        features,
     )
     return [Check(rule, subject) for rule in RULES]
 
 
-def _find_small_spaces(space: PluginSpec, main_space_subject: SpaceSubject) -> dict[str, SpaceSubject]:
-    """Return the given space if it is small; if not, the space for the first tiny workload that makes it small."""
+def _find_small_space_subjects(space: PluginSpec, requested_space_subject: SpaceSubject) -> dict[str, SpaceSubject]:
+    """Return the requested space if it is small; if not, the space of the first tiny workload for which it is small."""
     tiny_subjects = (
-        SpaceSubject.from_spec(space, parse_workload(spelling), main_space_subject.target)
+        SpaceSubject.from_spec(space, parse_workload(spelling), requested_space_subject.target)
         for spelling in TINY_WORKLOADS
     )
-    for space_subject in (main_space_subject, *tiny_subjects):
+    for space_subject in (requested_space_subject, *tiny_subjects):
         with suppress(SearchlabError):
             if (size := space_subject.space.size(MAX_SIZE_TO_EXHAUST)) is not None and size <= MAX_SIZE_TO_EXHAUST:
                 return {str(space_subject.workload): space_subject}

@@ -127,13 +127,13 @@ def check_signature(subject: SpaceSubject) -> None:
     check_constructor(subject.plugin_class, 2, requires_seed=False)
 
 
-@rule("call super().__init__(workload, target) first")
-def check_starts(subject: SpaceSubject) -> None:
+@rule("call super().__init__(workload, target) first", name="starts")
+def check_can_be_instantiated(subject: SpaceSubject) -> None:
     """It can be instantiated, and stores its workload and target."""
-    instance = subject.space
+    space = subject.space
     for name, expected in (("workload", subject.workload), ("target", subject.target)):
-        if getattr(instance, name, None) != expected:
-            raise Breach(f"its {name} is {getattr(instance, name, None)} instead of {expected}")
+        if getattr(space, name, None) != expected:
+            raise Breach(f"its {name} is {getattr(space, name, None)} instead of {expected}")
 
 
 @rule("raise UnsupportedWorkload(text) in the constructor, before anything else", ["starts"])
@@ -248,13 +248,13 @@ def check_members(subject: SpaceSubject) -> None:
 )
 def check_stays_inside(subject: SpaceSubject) -> None:
     """Mutation, crossover and neighbours stay in the space."""
-    instance, rng = subject.space, np.random.default_rng(subject.seed)
+    space, rng = subject.space, np.random.default_rng(subject.seed)
     pairs = list(pairwise(subject.samples)) or [(subject.samples[0], subject.samples[0])]
     for a, b in pairs[:20]:
-        results = [("mutate", instance.mutate(a, rng)), ("crossover", instance.crossover(a, b, rng))]
-        results += [("neighbours", config) for config in islice(instance.neighbours(a, rng), 5)]
+        results = [("mutate", space.mutate(a, rng)), ("crossover", space.crossover(a, b, rng))]
+        results += [("neighbours", config) for config in islice(space.neighbours(a, rng), 5)]
         for method, config in results:
-            if config not in instance:
+            if config not in space:
                 raise Breach(f"{method} turns {a.to_json()} into {config.to_json()}, which is not a member")
 
 
@@ -359,13 +359,15 @@ def check_keeps_the_function(subject: SpaceSubject) -> None:
     parameters_by_name = dict(zip(subject.workload.shapes, _list_parameter_types(subject.workload.module), strict=True))
     for config in valid_samples:
         module = subject.space.schedule(config).mod
-        names = [variable.name_hint for variable in module.functions]
-        if "main" not in names:
-            raise Breach(f"{config.to_json()} leads to a program with the functions {names}, which do not include main")
+        function_names = [variable.name_hint for variable in module.functions]
+        if "main" not in function_names:
+            raise Breach(
+                f"{config.to_json()} leads to a program with the functions {function_names}, which do not include main"
+            )
         expected = []
         for name, parameter in parameters_by_name.items():
             packed_parameters = (
-                _list_parameter_types(module, PACK + name) if PACK + name in names else [parameter, parameter]
+                _list_parameter_types(module, PACK + name) if PACK + name in function_names else [parameter, parameter]
             )
             if packed_parameters[0] != parameter:
                 raise Breach(
@@ -456,10 +458,10 @@ def check_trace_replays(subject: SpaceSubject) -> None:
 def check_global_random_state(subject: SpaceSubject) -> None:
     """It neither draws from nor seeds the global random streams of Python and NumPy."""
     with seed_global_streams(1, must_be_untouched=True):
-        instance = subject.instantiate_space()
-        instance.sample(np.random.default_rng(subject.seed))
+        space = subject.instantiate_space()
+        space.sample(np.random.default_rng(subject.seed))
         for config in subject.valid_samples:
-            instance.schedule(config)
+            space.schedule(config)
 
 
 def _require_equal(first: Schedule, second: Schedule, breach_text: str) -> None:

@@ -165,7 +165,8 @@ def _draw_number(config: Config) -> float:
 # --- the loop, without measuring or logging ---------------------------------------------------------
 
 
-def trials_of(configs: Sequence[Config], simulate: SimulateFunction, first_index: int = 0) -> list[Trial]:
+def simulate_trials(configs: Sequence[Config], simulate: SimulateFunction, first_index: int = 0) -> list[Trial]:
+    """Return a trial for each config, with a simulated measurement."""
     return [Trial(first_index + i, config, simulate(config)) for i, config in enumerate(configs)]
 
 
@@ -176,7 +177,7 @@ def run_policy(policy: Policy, simulate: SimulateFunction, trial_count: int, bat
         configs = policy.ask(min(batch, trial_count - len(trials)))
         if not configs:
             break
-        new_trials = trials_of(configs, simulate, len(trials))
+        new_trials = simulate_trials(configs, simulate, len(trials))
         policy.tell(new_trials)
         trials += new_trials
     return trials

@@ -45,7 +45,7 @@ def test_proposals_beyond_a_full_batch_are_not_drawn() -> None:
     policy = Endless(toys.Small(), seed=0)
     assert policy.ask(8) == LISTED[1:9]
     assert policy.count == 8
-    policy.tell(toys.trials_of([LISTED[9]], toys.simulate_smooth))
+    policy.tell(toys.simulate_trials([LISTED[9]], toys.simulate_smooth))
     assert policy.ask(2) == LISTED[10:12]
     assert policy.count == 11, "one of them was known"
 
@@ -58,7 +58,7 @@ def test_a_config_is_renewed_until_it_is_neither_seen_nor_barred() -> None:
     for barred in ([], LISTED[:1], LISTED[2:9]):
         config = policy.mutate_until_new(LISTED[1], rng, besides=barred)
         assert config in policy.space and config != LISTED[1] and config not in barred
-    policy.tell(toys.trials_of(LISTED, toys.simulate_smooth))
+    policy.tell(toys.simulate_trials(LISTED, toys.simulate_smooth))
     assert policy.mutate_until_new(LISTED[1], rng) in LISTED, "there is nothing new, and an end to looking"
 
 
@@ -103,5 +103,5 @@ def test_traits_of_a_class_without_module_are_pickled() -> None:
 
 def test_a_warm_start_is_told_unless_a_policy_does_otherwise() -> None:
     policy = Endless(toys.Small(), seed=0)
-    policy.warm_start(toys.trials_of(LISTED[1:3], toys.simulate_smooth))
+    policy.warm_start(toys.simulate_trials(LISTED[1:3], toys.simulate_smooth))
     assert policy.ask(1) == LISTED[3:4] and len(policy.trials) == 2

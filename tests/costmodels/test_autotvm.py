@@ -61,7 +61,7 @@ class Wide(toys.Small):
 
 def test_a_bound_cost_model_starts_from_other_tasks_once() -> None:
     space = Wide()
-    trials = toys.trials_of(list(space.enumerate()), toys.simulate_smooth)
+    trials = toys.simulate_trials(list(space.enumerate()), toys.simulate_smooth)
     bound = BoundCostModel(AutoTVM(seed=0, transfer="base-margin"), make_features("knob", space))
     bound.pretrain([OtherTask(space, [trial.config for trial in trials], compute_scores(trials))])
     assert bound.fitted and bound.started

@@ -110,7 +110,7 @@ def test_it_learns_more_than_guessing(name: str) -> None:
     if name == "random":
         pytest.skip("random is what the others are held against")
     space = toys.Large()
-    trials = toys.trials_of(space.sample_new(np.random.default_rng(0), 500, ()), toys.simulate_smooth)
+    trials = toys.simulate_trials(space.sample_new(np.random.default_rng(0), 500, ()), toys.simulate_smooth)
     truth = np.array([1e-3 / trial.cost for trial in trials[200:]])
     accuracy = {}
     for model_name in (name, "random"):

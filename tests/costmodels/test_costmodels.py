@@ -29,7 +29,7 @@ from searchlab_policies.xgb import Xgb
 def test_xgboost_ranks_configs_that_it_never_saw() -> None:
     space = toys.Large()
     configs = space.sample_new(np.random.default_rng(0), 600, ())
-    trials = toys.trials_of(configs, toys.simulate_smooth)
+    trials = toys.simulate_trials(configs, toys.simulate_smooth)
     bound = BoundCostModel(XGBoost(seed=0), KnobFeatures(space))
     bound.fit(trials[:300])
     predicted = bound.predict(configs[300:])
@@ -194,7 +194,7 @@ def test_other_tasks_stay_under_every_fit_in_groups_of_their_own() -> None:
     bound.pretrain(other_tasks)
     assert bound.fitted and model.rows.groups.tolist() == [0, 0, 0, 1, 1]
     for count in (4, 7):
-        trials = toys.trials_of(space.sample_new(np.random.default_rng(0), count, ()), toys.simulate_smooth)
+        trials = toys.simulate_trials(space.sample_new(np.random.default_rng(0), count, ()), toys.simulate_smooth)
         bound.fit(trials)
         assert model.rows.groups.tolist() == [0, 0, 0, 1, 1] + [2] * count
         assert model.rows.scores.tolist() == [1, 0.5, 0, 0, 1, *compute_scores(trials)]
@@ -210,7 +210,7 @@ def test_knobs_of_other_tasks_have_columns_beside_its_own() -> None:
     bound.pretrain([OtherTask(dependent, [other_config], np.array([1.0]))])
     assert bound.features.columns == [("sketch", "plain"), ("parallel", 0)]
     own_config = Config({"tile": (8, 2), "unroll": 64, "order": "ijk", "pack": True})
-    bound.fit(toys.trials_of([own_config], toys.simulate_smooth))
+    bound.fit(toys.simulate_trials([own_config], toys.simulate_smooth))
     nan = np.nan
     expected = [[nan, nan, nan, nan, nan, 1, 1], [3, 1, 64, 1, 1, nan, nan]]
     np.testing.assert_array_equal(model.rows.features, expected)
@@ -235,7 +235,7 @@ def test_rows_of_any_length_are_laid_out_as_in_training() -> None:
     configs = list(space.enumerate())
     bound = BoundCostModel(Sum(seed=0), Long(space))
     bound.pretrain([OtherTask(space, configs[:5], np.ones(5))])
-    bound.fit(toys.trials_of(configs[:3], toys.simulate_smooth))
+    bound.fit(toys.simulate_trials(configs[:3], toys.simulate_smooth))
     assert bound.rows is not None
     assert bound.rows.features.sum(axis=1).tolist() == [15] * 5 + [9] * 3
     assert bound.predict(configs[:2]).tolist() == [6, 6]
@@ -248,7 +248,7 @@ def test_time_is_taken_of_training_and_predicting() -> None:
     configs = list(space.enumerate())
     bound.predict(configs)
     assert bound.predict_seconds == bound.train_seconds == 0
-    bound.fit(toys.trials_of(configs, toys.simulate_smooth))
+    bound.fit(toys.simulate_trials(configs, toys.simulate_smooth))
     bound.predict(configs)
     once = bound.predict_seconds
     bound.predict(configs)

@@ -32,7 +32,7 @@ every_model = pytest.mark.parametrize("name", MODELS)
 def train(name: str, n: int = 60) -> BoundCostModel:
     space = toys.Large()
     bound = BoundCostModel(make_cost_model(MODELS[name], 3), KnobFeatures(space))
-    bound.fit(toys.trials_of(space.sample_new(np.random.default_rng(0), n, ()), toys.simulate_smooth))
+    bound.fit(toys.simulate_trials(space.sample_new(np.random.default_rng(0), n, ()), toys.simulate_smooth))
     return bound
 
 
@@ -57,7 +57,7 @@ def test_a_model_without_a_success_is_saved_too(name: str, tmp_path: Path) -> No
     space = toys.Large()
     bound = BoundCostModel(make_cost_model(MODELS[name], 3), KnobFeatures(space))
     configs = space.sample_new(np.random.default_rng(0), 1, ())
-    bound.fit(toys.trials_of(configs, lambda _: Measurement(failure="crash")))
+    bound.fit(toys.simulate_trials(configs, lambda _: Measurement(failure="crash")))
     save_model(bound, tmp_path / "a.model")
     loaded = load_model(tmp_path / "a.model", space)
     np.testing.assert_array_equal(loaded.predict(configs), bound.predict(configs))
@@ -70,7 +70,7 @@ def test_a_model_that_started_from_other_tasks_still_knows_them(fitted: bool, tm
     bound = BoundCostModel(make_cost_model(Plugin("pretrained"), 0), KnobFeatures(space))
     configs = space.sample_new(np.random.default_rng(0), 100, ())
     bound.pretrain([OtherTask(space, configs[:60], np.linspace(0, 1, 60))])
-    trials = toys.trials_of(configs[60:], toys.simulate_smooth)
+    trials = toys.simulate_trials(configs[60:], toys.simulate_smooth)
     if fitted:
         bound.fit(trials)
     save_model(bound, tmp_path / "a.model")
@@ -84,7 +84,7 @@ def test_a_model_of_programs_predicts_in_another_space(tmp_path: Path) -> None:
     small, large = (KnobTemplate(gemm(n, n, n), target) for n in (16, 32))
     configs = small.sample_new(np.random.default_rng(0), 8, ())
     bound = BoundCostModel(make_cost_model(Plugin("ridge"), 0), ProgramFeatures(small))
-    bound.fit(toys.trials_of(configs, lambda config: Measurement((1e-3 * (1 + configs.index(config)),))))
+    bound.fit(toys.simulate_trials(configs, lambda config: Measurement((1e-3 * (1 + configs.index(config)),))))
     save_model(bound, tmp_path / "a.model")
     loaded = load_model(tmp_path / "a.model", large)
     assert loaded.predict(large.sample_new(np.random.default_rng(0), 5, ())).shape == (5,)

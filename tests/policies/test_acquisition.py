@@ -25,7 +25,7 @@ UNCERTAIN = [name for name in COST_MODELS.entry_points_by_name() if COST_MODELS.
 
 
 def trials(n: int = 40) -> list[Trial]:
-    return toys.trials_of(SPACE.sample_new(np.random.default_rng(0), n, ()), toys.simulate_smooth)
+    return toys.simulate_trials(SPACE.sample_new(np.random.default_rng(0), n, ()), toys.simulate_smooth)
 
 
 def sample_configs(n: int = 60) -> list[Config]:

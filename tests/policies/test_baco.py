@@ -154,7 +154,7 @@ def test_it_learns_which_configs_fail() -> None:
 
 def test_an_acquisition_below_the_threshold_is_worth_nothing() -> None:
     space = toys.Large()
-    trials = toys.trials_of(space.sample_new(np.random.default_rng(0), 60, ()), toys.simulate_flaky)
+    trials = toys.simulate_trials(space.sample_new(np.random.default_rng(0), 60, ()), toys.simulate_flaky)
     works = SuccessClassifier(space, 0)
     works.fit(trials)
     acquisition = FeasibleImprovement([t for t in trials if math.isfinite(t.cost)], Encoding(space), works)
@@ -173,7 +173,7 @@ def test_the_probability_of_success_is_scikit_learns() -> None:
     """It is computed tree by tree, without scikit-learn's checks."""
     space, rng = toys.Dependent(), np.random.default_rng(0)
     works = SuccessClassifier(space, 0)
-    works.fit(toys.trials_of(space.sample_new(rng, 80, ()), toys.simulate_flaky))
+    works.fit(toys.simulate_trials(space.sample_new(rng, 80, ()), toys.simulate_flaky))
     configs = [space.sample(rng) for _ in range(100)]
     assert works._trees is not None
     expected = works._trees.predict_proba(np.array([space.features(config) for config in configs]))[:, 1]
@@ -188,7 +188,7 @@ def test_predictions_are_limited() -> None:
 
 
 def test_many_trials_are_thinned_to_the_fastest_and_the_latest() -> None:
-    trials = toys.trials_of(toys.Large().sample_new(np.random.default_rng(0), 40, ()), toys.simulate_smooth)
+    trials = toys.simulate_trials(toys.Large().sample_new(np.random.default_rng(0), 40, ()), toys.simulate_smooth)
     ranked = sorted((t for t in trials if math.isfinite(t.cost)), key=lambda t: t.cost)
     selected = select_trials_to_model(ranked, 10)
     assert selected[:5] == ranked[:5]

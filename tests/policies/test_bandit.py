@@ -115,7 +115,7 @@ def test_only_a_new_best_counts_for_the_arm_that_proposed_it() -> None:
 def test_trials_of_another_log_are_no_arms_but_set_the_best() -> None:
     policy = bandit(f"{HERE}:Packed", f"{HERE}:Unpacked")
     policy.tell(
-        toys.trials_of([next(iter(toys.Small().enumerate()))], lambda config: toys.successful_measurement(1e-9))
+        toys.simulate_trials([next(iter(toys.Small().enumerate()))], lambda config: toys.successful_measurement(1e-9))
     )
     assert not policy.history
     toys.run_policy(policy, packed_improves, 16)

@@ -73,7 +73,7 @@ def test_warm_start_is_learnt_from(learner: Make) -> None:
     earlier_trials = toys.run_policy(Random(toys.Large(), seed=4), toys.simulate_smooth, 64)
     policy = learner(toys.Large(), 0)
     policy.tell(earlier_trials)
-    first = toys.trials_of(policy.ask(16), toys.simulate_smooth)
+    first = toys.simulate_trials(policy.ask(16), toys.simulate_smooth)
     assert np.median([trial.cost for trial in first]) < np.median([trial.cost for trial in earlier_trials])
 
 
@@ -90,7 +90,7 @@ def test_trials_of_another_log_become_elites() -> None:
         }
     )
     policy = Evolutionary(space, seed=0, population=8)
-    policy.tell(toys.trials_of([best], toys.simulate_smooth))
+    policy.tell(toys.simulate_trials([best], toys.simulate_smooth))
     policy.tell(toys.run_policy(Random(space, seed=0), toys.simulate_smooth, 23))
     assert best in [trial.config for trial in policy.select_parents()]
 
@@ -99,7 +99,7 @@ def test_evolution_goes_on_where_every_parent_is_the_same_config() -> None:
     space = toys.Small()
     policy = Evolutionary(space, seed=0, population=2, elites=1)
     config = space.config_at(7)
-    policy.tell(toys.trials_of([config, config], toys.simulate_smooth))
+    policy.tell(toys.simulate_trials([config, config], toys.simulate_smooth))
     assert len(policy.ask(4)) == 4
 
 

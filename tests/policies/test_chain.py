@@ -37,7 +37,7 @@ def lengths(policy: Chain, cost: toys.SimulateFunction, budget: int, batch: int 
     count = 0
     while count < budget and (configs := policy.ask(min(batch, budget - count))):
         counts[policy.current_index] += len(configs)
-        policy.tell(toys.trials_of(configs, cost, count))
+        policy.tell(toys.simulate_trials(configs, cost, count))
         count += len(configs)
     return counts
 
@@ -67,7 +67,7 @@ def test_the_droplet_begins_at_the_best_of_the_trials_before_it() -> None:
     for _ in range(5):
         expected = droplet.ask(8)
         assert policy.ask(8) == expected
-        trials = toys.trials_of(expected, toys.simulate_flaky)
+        trials = toys.simulate_trials(expected, toys.simulate_flaky)
         droplet.tell(trials), policy.tell(trials)  # type: ignore[func-returns-value]
 
 

@@ -42,7 +42,7 @@ def test_parameters_with_restrictions_are_searched(name: str) -> None:
 @pytest.mark.parametrize("name", policy_params())
 def test_warm_start_with_a_whole_space_leaves_nothing_to_propose(name: str) -> None:
     policy = start(name, "small")
-    policy.warm_start(toys.trials_of(list(policy.space.enumerate()), toys.simulate_smooth))
+    policy.warm_start(toys.simulate_trials(list(policy.space.enumerate()), toys.simulate_smooth))
     assert list(policy.ask(8)) == []
 
 

@@ -54,7 +54,7 @@ def test_it_moves_from_the_first_choices_along_knob_subsets() -> None:
     policy = Droplet(Valley(), seed=0)
     (first,) = policy.ask(8)
     assert tuple(first.values()) == (0, 0, 0)
-    policy.tell(toys.trials_of([first], planted))
+    policy.tell(toys.simulate_trials([first], planted))
     proposals = [tuple(config.values()) for config in policy.ask(8)]
     assert proposals[:7] == [(1, 1, 1), (1, 1, 0), (1, 0, 1), (1, 0, 0), (0, 1, 1), (0, 1, 0), (0, 0, 1)]
     assert proposals[7:] == [(2, 2, 2)], "then farther"
@@ -62,7 +62,7 @@ def test_it_moves_from_the_first_choices_along_knob_subsets() -> None:
 
 def test_a_step_up_wraps_around_and_a_step_down_does_not() -> None:
     policy = Droplet(Valley(), seed=0, start=[15, 0, 7])
-    policy.tell(toys.trials_of(policy.ask(8), planted))
+    policy.tell(toys.simulate_trials(policy.ask(8), planted))
     proposals = {tuple(config.values()) for config in policy.ask(16)}
     assert {(0, 1, 8), (14, 0, 6), (0, 0, 7)} <= proposals
 
@@ -90,7 +90,7 @@ def test_it_moves_where_the_difference_is_not_by_chance() -> None:
 
 def test_a_start_that_fails_is_left() -> None:
     policy = Droplet(toys.Large(), seed=0)
-    policy.tell(toys.trials_of(policy.ask(8), toys.simulate_invalid))
+    policy.tell(toys.simulate_trials(policy.ask(8), toys.simulate_invalid))
     assert policy.ask(8)
 
 
@@ -103,7 +103,7 @@ def test_knobs_may_depend_on_each_other() -> None:
 def test_with_trials_of_another_log_it_begins_at_the_fastest() -> None:
     space = Valley()
     policy = Droplet(space, seed=0)
-    earlier_trials = toys.trials_of([space.config_at(index) for index in (5, 2000, 4000)], planted)
+    earlier_trials = toys.simulate_trials([space.config_at(index) for index in (5, 2000, 4000)], planted)
     policy.warm_start(earlier_trials)
     best = min(earlier_trials, key=lambda trial: trial.cost).config
     step = policy.ask(1)[0]

@@ -150,7 +150,7 @@ def idle(objective: Objective, *, box: Box, start: Floats, rng: np.random.Genera
 
 def test_errors_of_a_minimiser_are_raised_by_ask() -> None:
     policy = Minimiser(toys.Small(), seed=0, minimise=fail)
-    policy.tell(toys.trials_of(policy.ask(1), toys.simulate_smooth))
+    policy.tell(toys.simulate_trials(policy.ask(1), toys.simulate_smooth))
     with pytest.raises(ZeroDivisionError, match="made up"):
         policy.ask(1)
     with pytest.raises(SearchlabError, match="ended without calling its function"):

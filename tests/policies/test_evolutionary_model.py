@@ -56,7 +56,7 @@ def test_warm_start_is_learnt_from() -> None:
     earlier_trials = toys.run_policy(Random(toys.Large(), seed=4), toys.simulate_smooth, 64)
     policy = evolution(toys.Large())
     policy.tell(earlier_trials)
-    first = toys.trials_of(policy.ask(16), toys.simulate_smooth)
+    first = toys.simulate_trials(policy.ask(16), toys.simulate_smooth)
     assert np.median([trial.cost for trial in first]) < np.median([trial.cost for trial in earlier_trials])
 
 

@@ -25,7 +25,7 @@ def reverse(config: Config) -> Measurement:
 
 def run_earlier(measure: Measure = toys.simulate_smooth, n: int = 128) -> list[Trial]:
     trials = toys.run_policy(Random(toys.Large(), seed=9), toys.simulate_smooth, n)
-    return toys.trials_of([trial.config for trial in trials], measure)
+    return toys.simulate_trials([trial.config for trial in trials], measure)
 
 
 def policy(*tasks: Sequence[Trial], seed: int = 0, **options: Any) -> GpPrior:
@@ -60,7 +60,7 @@ def test_own_trials_outweigh_misleading_ones() -> None:
 
 @pytest.mark.parametrize("n", [1, 2])
 def test_few_or_failed_trials_of_other_workloads_are_fine(n: int) -> None:
-    failed = toys.trials_of(toys.Large().probe(8), lambda config: toys.failed_measurement("crash", ""))
+    failed = toys.simulate_trials(toys.Large().probe(8), lambda config: toys.failed_measurement("crash", ""))
     assert len(toys.run_policy(policy(run_earlier(n=n), failed, []), toys.simulate_smooth, 24)) == 24
     assert len(toys.run_policy(policy([]), toys.simulate_smooth, 24)) == 24
 

@@ -62,13 +62,13 @@ def test_every_batch_size_takes_the_same_path(seed: int, batch: int) -> None:
 def test_it_moves_at_the_first_improvement() -> None:
     policy = GreedyIls(toys.Large(), seed=0)
     (first,) = policy.ask(1)
-    policy.tell(toys.trials_of([first], lambda config: toys.successful_measurement(3.0)))
+    policy.tell(toys.simulate_trials([first], lambda config: toys.successful_measurement(3.0)))
     (second,) = policy.ask(1)
     assert hamming_distance(first, second) == 1
-    policy.tell(toys.trials_of([second], lambda config: toys.successful_measurement(3.0)))
+    policy.tell(toys.simulate_trials([second], lambda config: toys.successful_measurement(3.0)))
     third, _ = policy.ask(2)
     assert hamming_distance(first, third) == 1, "the second is not faster"
-    policy.tell(toys.trials_of([third], lambda config: toys.successful_measurement(2.0)))
+    policy.tell(toys.simulate_trials([third], lambda config: toys.successful_measurement(2.0)))
     proposals = policy.ask(4)
     assert all(hamming_distance(third, config) == 1 for config in proposals)
 

@@ -54,7 +54,7 @@ def test_failures_make_predictions_infinite_unless_repaired() -> None:
             toys.failed_measurement("crash", "made up") if i < 2 else toys.simulate_smooth(c)
             for i, c in enumerate(configs)
         ]
-        policy.warm_start(toys.trials_of(configs, dict(zip(configs, measurements, strict=True)).__getitem__))
+        policy.warm_start(toys.simulate_trials(configs, dict(zip(configs, measurements, strict=True)).__getitem__))
         return policy._predict_cost(configs[3])
 
     assert np.isinf(predicted(False)) and np.isfinite(predicted(True))
@@ -87,7 +87,7 @@ def test_without_improvement_it_restarts_somewhere_else() -> None:
     best: list[float] = []
     for config in (policy.ask(1)[0] for _ in range(40)):
         stale = len(best) >= 4 and policy._current is None
-        policy.tell(toys.trials_of([config], toys.simulate_smooth, len(best)))
+        policy.tell(toys.simulate_trials([config], toys.simulate_smooth, len(best)))
         best.append(toys.simulate_smooth(config).cost)
         if stale:
             assert policy._current == (config, pytest.approx(np.log(best[-1] * 1e3)))

@@ -106,7 +106,7 @@ def test_a_copy_moves_to_a_slower_config_only_in_the_original(variant: Any, slow
     policy = start_policy(variant=variant)
     generation = policy.ask(1000)
     before = {id(copy): copy.current.cost for copy in copies(policy)}
-    policy.tell(toys.trials_of(generation, lambda _: toys.successful_measurement(1.0), FIRST))
+    policy.tell(toys.simulate_trials(generation, lambda _: toys.successful_measurement(1.0), FIRST))
     policy.ask(8)
     assert any(copy.current.cost > before[id(copy)] for copy in copies(policy)) == slower
 

@@ -19,7 +19,7 @@ def start_policy() -> LfboTree:
     """A policy that has been told its random trials and its first generation."""
     policy = LfboTree(toys.Large(), seed=0, neighbours=60)
     toys.run_policy(policy, toys.simulate_smooth, FIRST, FIRST)
-    policy.tell(toys.trials_of(policy.ask(1000), toys.simulate_smooth, FIRST))
+    policy.tell(toys.simulate_trials(policy.ask(1000), toys.simulate_smooth, FIRST))
     return policy
 
 

@@ -84,7 +84,7 @@ def test_the_prompt_tells_the_task_and_the_trials(model: LanguageModel) -> None:
     fastest = text.partition("The fastest:\n")[2].splitlines()[:3]
     costs = sorted(trial.cost for trial in trials)
     assert [line.partition(" us")[0] for line in fastest] == [f"{cost * 1e6:.4g}" for cost in costs[:3]]
-    policy.tell(toys.trials_of(policy.ask(2), toys.simulate_invalid, 16))
+    policy.tell(toys.simulate_trials(policy.ask(2), toys.simulate_invalid, 16))
     assert "\ninvalid: {" in policy.write_prompt(5)
     assert first["response_format"]["json_schema"]["schema"]["required"] == ["configs"]
 

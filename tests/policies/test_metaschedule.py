@@ -151,7 +151,7 @@ def test_a_resumed_policy_continues_as_the_original(where: Any) -> None:
         configs = list(original.ask(8))
         assert list(resumed.ask(8)) == configs
         for each in (original, resumed):
-            each.tell(toys.trials_of(configs, tiles_cost, 16))
+            each.tell(toys.simulate_trials(configs, tiles_cost, 16))
 
 
 def test_it_finds_faster_programs_than_random_search() -> None:
@@ -171,14 +171,14 @@ def test_measured_programs_are_proposed_once_in_any_encoding() -> None:
     equivalent = list(islice((config for config in sampled if space.canonical(config) != config), 8))
     assert equivalent
     searching = policy(space, n_startup=8)
-    searching.tell(toys.trials_of(equivalent, tiles_cost))
+    searching.tell(toys.simulate_trials(equivalent, tiles_cost))
     assert not {space.canonical(config) for config in equivalent} & set(searching.propose(16, rng))
 
 
 def test_trials_without_a_program_are_ignored() -> None:
     searching = policy(sketch(), n_startup=1)
     stray = [Config({"no such knob": 1}), Config({"sketch": 99})]
-    searching.tell(toys.trials_of(stray, lambda _: toys.successful_measurement(1e-9)))
+    searching.tell(toys.simulate_trials(stray, lambda _: toys.successful_measurement(1e-9)))
     assert len(searching.ask(4)) == 4
 
 

@@ -165,7 +165,7 @@ def test_generations_move_the_distribution() -> None:
     """The mean ends nearer to where the trials are fast than where it began, the middle."""
     policy = CmaEs(toys.Large(), seed=0)
     first = policy.ask(32)
-    policy.tell(toys.trials_of(first, toys.simulate_smooth))
+    policy.tell(toys.simulate_trials(first, toys.simulate_smooth))
     toys.run_policy(policy, toys.simulate_smooth, 96)
     last_batch = policy.ask(32)
     assert np.median([toys.simulate_smooth(c).cost for c in last_batch]) < 0.8 * np.median(

@@ -29,7 +29,7 @@ def reverse(config: Config) -> Measurement:
 
 
 def run_earlier(cost: Any = toys.simulate_smooth) -> list[Trial]:
-    return toys.trials_of(
+    return toys.simulate_trials(
         [trial.config for trial in toys.run_policy(Random(toys.Large(), seed=9), toys.simulate_smooth, 128)], cost
     )
 
@@ -57,7 +57,7 @@ def test_without_other_workloads_the_first_trials_are_random() -> None:
     for tasks in (
         [],
         [run_earlier()[:1]],
-        [toys.trials_of(toys.Large().probe(8), lambda config: toys.failed_measurement("crash", ""))],
+        [toys.simulate_trials(toys.Large().probe(8), lambda config: toys.failed_measurement("crash", ""))],
     ):
         trials = toys.run_policy(policy(tasks), toys.simulate_smooth, 64)
         assert costs([trial.config for trial in trials[-16:]]) < costs([trial.config for trial in trials[:16]])

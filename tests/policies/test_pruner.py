@@ -95,8 +95,8 @@ def test_batches_come_from_the_draft_and_then_from_the_model() -> None:
     at_random = estimate([space.sample(np.random.default_rng(1)) for _ in range(8)])
     batch = pruner.ask(4)
     assert np.median(estimate(batch)) > np.median(at_random)
-    pruner.tell(toys.trials_of(batch, toys.simulate_smooth))
-    pruner.tell(toys.trials_of(pruner.ask(4), toys.simulate_smooth))
+    pruner.tell(toys.simulate_trials(batch, toys.simulate_smooth))
+    pruner.tell(toys.simulate_trials(pruner.ask(4), toys.simulate_smooth))
     assert pruner.cost_model.fitted and len(set(pruner.ask(4)) - set(pruner.seen)) == 0
 
 
@@ -113,7 +113,7 @@ def test_a_model_of_another_shape_selects_the_first_batch() -> None:
     wider = KnobTemplate(parse_workload("gemm:32x64x64"), CPU)
     configs = [wider.sample(np.random.default_rng(seed)) for seed in range(8)]
     model = BoundCostModel(Pretrained(seed=0), make_features("per-store", SPACE))
-    model.pretrain([OtherTask(wider, configs, compute_scores(toys.trials_of(configs, cost)))])
+    model.pretrain([OtherTask(wider, configs, compute_scores(toys.simulate_trials(configs, cost)))])
     pruner = Pruner(SPACE, seed=0, cost_model=model, population=8, drafted=4, draft_generations=1, epsilon=0.0)
     best = pruner.cost_model.predict(pruner.ask(2))
     assert best.min() >= np.median(model.predict([SPACE.sample(np.random.default_rng(seed)) for seed in range(8)]))

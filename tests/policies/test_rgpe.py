@@ -22,7 +22,7 @@ def reverse(config: Config) -> Measurement:
 
 def run_earlier(measure: Callable[[Config], Measurement] = toys.simulate_smooth, n: int = 48) -> list[Trial]:
     configs = [trial.config for trial in toys.run_policy(Random(toys.Large(), seed=9), toys.simulate_smooth, n)]
-    return toys.trials_of(configs, measure)
+    return toys.simulate_trials(configs, measure)
 
 
 def policy(*tasks: Sequence[Trial], **options: Any) -> Rgpe:
@@ -46,7 +46,7 @@ def test_earlier_runs_that_mislead_lose_their_weight() -> None:
 
 
 def test_failed_or_few_trials_of_earlier_runs_are_fine() -> None:
-    failed = toys.trials_of(toys.Large().probe(8), lambda config: toys.failed_measurement("crash", ""))
+    failed = toys.simulate_trials(toys.Large().probe(8), lambda config: toys.failed_measurement("crash", ""))
     assert len(toys.run_policy(policy(run_earlier(n=1), failed, []), toys.simulate_smooth, 16)) == 16
 
 

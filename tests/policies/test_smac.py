@@ -81,11 +81,11 @@ def test_every_proposal_may_be_random() -> None:
     earlier_trials = toys.run_policy(Random(toys.Large(), seed=1), toys.simulate_smooth, 20)
     policies = [smac(epsilon=1.0), smac(epsilon=1.0)]
     policies[0].tell(earlier_trials)
-    policies[1].tell(toys.trials_of([trial.config for trial in earlier_trials], toys.simulate_flaky))
+    policies[1].tell(toys.simulate_trials([trial.config for trial in earlier_trials], toys.simulate_flaky))
     assert policies[0].ask(8) == policies[1].ask(8)
     policies = [smac(epsilon=0.0), smac(epsilon=0.0)]
     policies[0].tell(earlier_trials)
-    policies[1].tell(toys.trials_of([trial.config for trial in earlier_trials], toys.simulate_flaky))
+    policies[1].tell(toys.simulate_trials([trial.config for trial in earlier_trials], toys.simulate_flaky))
     assert policies[0].ask(8) != policies[1].ask(8)
 
 

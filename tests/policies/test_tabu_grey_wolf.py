@@ -29,7 +29,7 @@ def test_a_batch_ends_with_the_iteration() -> None:
     for _ in range(6):
         batch = policy.ask(64)
         sizes.append(len(batch))
-        policy.tell(toys.trials_of(batch, toys.simulate_smooth, sum(sizes)))
+        policy.tell(toys.simulate_trials(batch, toys.simulate_smooth, sum(sizes)))
     assert sizes[0] == 8, "the first pack"
     assert max(sizes[1:]) <= 5, "the leaders have no children"
 
@@ -37,7 +37,7 @@ def test_a_batch_ends_with_the_iteration() -> None:
 def make_stuck_policy(repaired: bool) -> TabuGreyWolf:
     """A policy whose pack consists of copies of one wolf."""
     policy = TabuGreyWolf(toys.Large(), seed=0, repaired=repaired)
-    policy.tell(toys.trials_of(policy.ask(8), toys.simulate_smooth))
+    policy.tell(toys.simulate_trials(policy.ask(8), toys.simulate_smooth))
     policy._pack = [min(policy._pack, key=lambda wolf: wolf.cost)] * 8
     policy._begin_iteration()
     return policy
@@ -53,8 +53,8 @@ def test_stagnation_replaces_the_slowest_wolves() -> None:
     policy.ask(1)
     assert not policy._is_hunting and len(policy._waiting_indices) == 2, "of three, one has been asked for"
     best = policy._pack[0]
-    policy.tell(toys.trials_of([next(iter(policy._pending_roles))], toys.simulate_smooth, 8))
-    policy.tell(toys.trials_of(policy.ask(8), toys.simulate_smooth, 9))
+    policy.tell(toys.simulate_trials([next(iter(policy._pending_roles))], toys.simulate_smooth, 8))
+    policy.tell(toys.simulate_trials(policy.ask(8), toys.simulate_smooth, 9))
     assert best in policy._pack
 
 

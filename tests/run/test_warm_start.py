@@ -113,7 +113,7 @@ def test_a_model_of_another_workload_helps_from_the_start(features: type[Feature
         j, i = math.log2(config["tile_j"][-1]), math.log2(config["tile_i"][-1])
         return toys.successful_measurement(1e-3 * (1 + abs(j - 3) + 0.1 * i))
 
-    tasks = {n: toys.trials_of(samples[n], cost) for n in spaces}
+    tasks = {n: toys.simulate_trials(samples[n], cost) for n in spaces}
     bound = BoundCostModel(make_cost_model(Plugin(model), 0), features(spaces[64]))
     bound.pretrain([OtherTask(spaces[32], samples[32], compute_scores(tasks[32]))])
     assert pairwise_accuracy(bound.predict(samples[64]), compute_scores(tasks[64])) > 0.7

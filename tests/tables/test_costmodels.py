@@ -46,7 +46,7 @@ def write(
         measure={},
     )
     writer = LogWriter(path, header)
-    for trial in toys.trials_of(space.sample_new(np.random.default_rng(seed), trials, ()), cost):
+    for trial in toys.simulate_trials(space.sample_new(np.random.default_rng(seed), trials, ()), cost):
         writer.append(Record.from_trial(trial))
     writer.close()
     return path
