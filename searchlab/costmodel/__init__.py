@@ -1,6 +1,6 @@
 """Cost models: the contract, and the adapter that binds a model to a space and a feature extractor."""
 
-from .bound import BoundCostModel, OtherTask, TrainingData, bind, compute_scores
+from .bound import BoundCostModel, OtherTask, TaskData, TrainingData, bind, compute_scores
 from .contract import COST_MODELS, CostModel, fit_model, make_cost_model, predict_scores
 from .storage import load_model, save_model
 
@@ -9,6 +9,7 @@ __all__ = [
     "BoundCostModel",
     "CostModel",
     "OtherTask",
+    "TaskData",
     "TrainingData",
     "bind",
     "compute_scores",

@@ -24,6 +24,13 @@ BOOTSTRAP_COPIES = 8
 """The number of copies of a cost model that are trained on bootstrap samples."""
 
 
+class TaskData(NamedTuple):
+    """The features of a task's configs, of shape (n, d), and their scores, of shape (n,)."""
+
+    features: Floats
+    scores: Floats
+
+
 class TrainingData(NamedTuple):
     """Training data: the arguments of :meth:`CostModel.fit`."""
 
@@ -32,25 +39,24 @@ class TrainingData(NamedTuple):
     groups: Ints
 
     @classmethod
-    def from_tasks(cls, tasks: Sequence[tuple[Floats, Floats]], absent: float = np.nan) -> TrainingData:
+    def from_tasks(cls, tasks: Sequence[TaskData], absent: float = np.nan) -> TrainingData:
         """Concatenate the features and scores of all tasks.
 
         Args:
-            tasks: For each of one or more tasks, the features of shape (n, d) and the scores of shape (n,).
+            tasks: The data of one or more tasks.
             absent: The padding value for tasks whose features have fewer columns than those of other tasks.
         """
-        features, scores = zip(*tasks, strict=True)
-        groups = np.repeat(np.arange(len(tasks)), [len(task_array) for task_array in scores])
-        column_count = max(task_array.shape[1] for task_array in features)
-        padded_features = [pad_columns(task_array, column_count, absent) for task_array in features]
-        return cls(np.concatenate(padded_features), np.concatenate(scores), groups)
+        groups = np.repeat(np.arange(len(tasks)), [len(task.scores) for task in tasks])
+        column_count = max(task.features.shape[1] for task in tasks)
+        padded_features = [pad_columns(task.features, column_count, absent) for task in tasks]
+        return cls(np.concatenate(padded_features), np.concatenate([task.scores for task in tasks]), groups)
 
 
 def compute_scores(trials: Sequence[Trial], best: float = np.inf) -> Floats:
     """Return each trial's throughput relative to a reference; a failed trial has score 0.
 
     Args:
-        trials: The trials.
+        trials: Trials of one task.
         best: The reference cost in seconds. If it is infinite, the fastest trial is the reference and has score 1.
     """
     costs = np.array([max(trial.cost, SHORTEST) for trial in trials], dtype=np.float64)
@@ -88,7 +94,7 @@ class BoundCostModel:
     Policies that use a cost model receive an object of this class.
 
     Args:
-        model: The cost model.
+        model: The cost model, which :meth:`fit` trains in place.
         features: The feature extractor for the space.
 
     Attributes:
@@ -129,7 +135,7 @@ class BoundCostModel:
         self.start_rows: TrainingData | None = None
         self._copies: list[CostModel] = []  # trained on bootstrap samples when they are first needed
         self._other_tasks: list[tuple[Features, OtherTask]] = []
-        self._other_columns: Columns = []
+        self._other_column_names: Columns = []
 
     @property
     def started(self) -> bool:
@@ -150,17 +156,17 @@ class BoundCostModel:
         self._other_tasks = [(type(self.features)(task.space), task) for task in tasks]
         for features, task in self._other_tasks:
             features.learn(task.configs)
-        self._other_columns = [column for features, _ in self._other_tasks for column in features.columns]
+        self._other_column_names = [column for features, _ in self._other_tasks for column in features.columns]
         self._unify_columns([])
         if not tasks:
             return
-        rows = self._make_rows()
+        training_data = self._make_training_data()
         with COST_MODELS.convert_errors(type(self.model), "start_from"):
-            has_started = self.model.start_from(*rows)
+            has_started = self.model.start_from(*training_data)
         if has_started:
-            self.start_rows = self.rows = rows
+            self.start_rows = self.rows = training_data
         else:
-            self.train(rows)
+            self.train(training_data)
 
     def fit(self, trials: Sequence[Trial]) -> None:
         """Retrain the model on ``trials``, unless there are none."""
@@ -170,7 +176,7 @@ class BoundCostModel:
             self.features.learn(configs)
             self.feature_seconds += self.clock() - clock_start
             self._unify_columns(self.features.columns)
-            self.train(self._make_rows((self._extract(configs), compute_scores(trials))))
+            self.train(self._make_training_data(TaskData(self._extract(configs), compute_scores(trials))))
             self.best = min(trial.cost for trial in trials)
             self.train_seconds = time.perf_counter() - start
             self.fit_seconds += self.clock() - clock_start
@@ -195,8 +201,8 @@ class BoundCostModel:
         if self.rows is None or not configs:
             return np.zeros(len(configs))
         start = time.perf_counter()
-        rows = lay_out(self.features, self._extract(configs), self.rows.features.shape[1])
-        predicted = predict_scores(self.model, rows)
+        feature_matrix = lay_out(self.features, self._extract(configs), self.rows.features.shape[1])
+        predicted = predict_scores(self.model, feature_matrix)
         self.predict_seconds += time.perf_counter() - start
         return predicted
 
@@ -218,19 +224,19 @@ class BoundCostModel:
         if self.model.uncertainty == "bootstrap" and not self._copies:
             self._copies = [self._train_copy(number, self.rows) for number in range(BOOTSTRAP_COPIES)]
         start = time.perf_counter()
-        rows = lay_out(self.features, self._extract(configs), self.rows.features.shape[1])
+        feature_matrix = lay_out(self.features, self._extract(configs), self.rows.features.shape[1])
         if self.model.uncertainty == "bootstrap":
-            predicted = np.array([predict_scores(model, rows) for model in self._copies])
+            predicted = np.array([predict_scores(model, feature_matrix) for model in self._copies])
         else:
-            predicted = predict_member_scores(self.model, rows)
+            predicted = predict_member_scores(self.model, feature_matrix)
         self.predict_seconds += time.perf_counter() - start
         return predicted
 
     def _extract(self, configs: Sequence[Config]) -> Floats:
         start = self.clock()
-        rows = self.features(configs)
+        feature_matrix = self.features(configs)
         self.feature_seconds += self.clock() - start
-        return rows
+        return feature_matrix
 
     def check_uncertainty(self) -> None:
         """Raise SearchlabError if the model cannot estimate uncertainty; the message names models that can."""
@@ -241,30 +247,33 @@ class BoundCostModel:
                 f"{', '.join(_find_uncertain_models())}, or set acquisition = 'mean'"
             )
 
-    def _train_copy(self, copy_index: int, rows: TrainingData) -> CostModel:
+    def _train_copy(self, copy_index: int, training_data: TrainingData) -> CostModel:
         """Return a copy of the model, trained on a bootstrap sample of each task's rows."""
         start = self.clock()
-        rng = np.random.default_rng([self.model.seed, len(rows.scores), copy_index])
-        tasks = [np.flatnonzero(rows.groups == task) for task in np.unique(rows.groups)]
-        indices = np.concatenate([np.sort(rng.choice(task, len(task))) for task in tasks])
+        rng = np.random.default_rng([self.model.seed, len(training_data.scores), copy_index])
+        groups = training_data.groups
+        indices_by_task = [np.flatnonzero(groups == task) for task in np.unique(groups)]
+        sampled_indices = np.concatenate([np.sort(rng.choice(indices, len(indices))) for indices in indices_by_task])
         model = copy.deepcopy(self.model)
-        fit_model(model, *(array[indices] for array in rows))
+        fit_model(model, *(array[sampled_indices] for array in training_data))
         self.fit_seconds += self.clock() - start
         return model
 
     def _unify_columns(self, new_columns: Columns) -> None:
         """Make all tasks use the same columns: ``new_columns``, and the columns that only other tasks have."""
         if self._other_tasks:
-            # A model that started from the other tasks expects their columns first.
-            column_lists = [self._other_columns, new_columns] if self.started else [new_columns, self._other_columns]
+            column_lists = [new_columns, self._other_column_names]
+            if self.started:  # from the other tasks, whose columns the model expects first
+                column_lists.reverse()
             all_columns = list(dict.fromkeys(chain(*column_lists)))
             for features in (self.features, *(features for features, _ in self._other_tasks)):
                 features.use_columns(all_columns)
 
-    def _make_rows(self, *own_columns: tuple[Floats, Floats]) -> TrainingData:
-        other_tasks = [] if own_columns and self.started else self._other_tasks
-        other_columns = [(features(task.configs), task.scores) for features, task in other_tasks]
-        return TrainingData.from_tasks([*other_columns, *own_columns], self.features.absent)
+    def _make_training_data(self, *own_data: TaskData) -> TrainingData:
+        """Return the data of the other tasks, unless the model has started from them, followed by ``own_data``."""
+        other_tasks = [] if own_data and self.started else self._other_tasks
+        other_data = [TaskData(features(task.configs), task.scores) for features, task in other_tasks]
+        return TrainingData.from_tasks([*other_data, *own_data], self.features.absent)
 
 
 def _find_uncertain_models() -> list[str]:

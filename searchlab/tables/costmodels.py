@@ -15,7 +15,7 @@ import numpy as np
 from rich.text import Text
 
 from ..arrays import Floats
-from ..costmodel import TrainingData, bind, compute_scores, fit_model, make_cost_model, predict_scores
+from ..costmodel import TaskData, TrainingData, bind, compute_scores, fit_model, make_cost_model, predict_scores
 from ..costmodel.features import FEATURES, lay_out, make_features
 from ..costmodel.quality import ModelQuality, measure_quality
 from ..errors import SearchlabError
@@ -131,7 +131,7 @@ def _split_within_task(
         extract = make_features(features_name, recorded_log.result.space)
         extract.learn([recorded_log.configs[i] for i in train_indices])
         features, scores = extract(recorded_log.configs), recorded_log.scores
-        training_data = TrainingData.from_tasks([(features[train_indices], scores[train_indices])])
+        training_data = TrainingData.from_tasks([TaskData(features[train_indices], scores[train_indices])])
         yield _Fold(training_data, [_TestSet(recorded_log, features[test_indices], scores[test_indices])])
 
 
@@ -145,7 +145,7 @@ def _split_by_task(recorded_logs: Sequence[_RecordedLog], features_name: str) ->
     feature_class = FEATURES[features_name]
     logs_and_features = [(log, make_features(features_name, log.result.space)(log.configs)) for log in recorded_logs]
     for workload in workloads:
-        tasks = [(features, log.scores) for log, features in logs_and_features if log.workload != workload]
+        tasks = [TaskData(features, log.scores) for log, features in logs_and_features if log.workload != workload]
         training_data = TrainingData.from_tasks(tasks, feature_class.absent)
         column_count = training_data.features.shape[1]
         test_sets = [
