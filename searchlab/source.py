@@ -297,19 +297,21 @@ class _ReferencedCode:
     def __init__(self, definitions: Sequence[Any]) -> None:
         self.code_texts: set[str] = set()
         self.module_names: set[str] = set()
-        self._mentioned_names: set[str] = set()  # which the code mentions
+        self._names_in_code: set[str] = set()
         self._command_lines: list[tuple[str, argparse.Namespace]] = []
-        self._visited_values: dict[int, tuple[str, Any]] = {}
+        self._visited_values: dict[int, tuple[str, Any]] = {}  # by id(value)
         self._is_own_module = functools.cache(_is_own_module)
         self._pending_values: list[tuple[str, Any, bool]] = [("", item, False) for item in definitions]
         while self._pending_values:
             self._add_value(*self._pending_values.pop())
-        for name, options in self._command_lines:  # whose other options may be those of the run
-            self.code_texts |= {
-                f"{name}.{key} = {_plain_text_of(item)}"
-                for key, item in vars(options).items()
-                if key in self._mentioned_names
-            }
+        for name, options in self._command_lines:
+            self._add_options_in_code(name, options)
+
+    def _add_options_in_code(self, name: str, options: argparse.Namespace) -> None:
+        """Add the command line's options whose names occur in the code; others may be the run's, such as its seed."""
+        for key, value in vars(options).items():
+            if key in self._names_in_code:
+                self.code_texts.add(f"{name}.{key} = {_plain_text_of(value)}")
 
     def _add_value(self, name: str, value: Any, is_in_file: bool) -> None:
         """Add ``value``, and queue what it refers to. A value that ``is_in_file`` is in the file's digest already."""
@@ -357,7 +359,7 @@ class _ReferencedCode:
             return [member for member in _list_bound_values(value) if not (is_in_file and _may_be_cache(*member))]
         self.code_texts.add(_code_text_of(value))
         if isinstance(value, FunctionType):
-            self._mentioned_names |= _list_names_in(value.__code__)
+            self._names_in_code |= _list_names_in(value.__code__)
         return references + _list_bound_values(value)
 
 

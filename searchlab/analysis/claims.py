@@ -62,7 +62,7 @@ class Comparand(msgspec.Struct, frozen=True, kw_only=True, rename={"sentence": "
     """The strategy that a claim is about, compared with one of its opponents.
 
     Attributes:
-        against: The opponent.
+        against: The strategy with which it is compared.
         verdict: As in :class:`ClaimVerdict`.
         value: The mean difference (strategy minus opponent) or, if the measure has a unit, the mean ratio of the two.
         lower, upper: The ends of the 95 % interval of ``value``, on which the verdict is based; None if there is none.
@@ -138,8 +138,7 @@ class _ClaimResult:
     """The comparison of a claim's strategy with an opponent, before p-values are corrected.
 
     Attributes:
-        claim: The claim.
-        opponent: The opponent.
+        opponent: The strategy, one of the claim's opponents, with which the claim's strategy is compared.
         difference: The difference in the measure or, if it has a unit, in its logarithm. Higher is better.
         unreached: The fraction of runs that did not reach the target.
         note: Why there is nothing to compare, or "".

@@ -195,8 +195,7 @@ class StrategyRuns:
     A run that ended before the workload's horizon keeps its last values up to the horizon.
 
     Attributes:
-        runs: The runs.
-        workload: All runs on the workload.
+        workload: All runs on the workload, including those of other strategies.
     """
 
     runs: Sequence[LoggedRun]

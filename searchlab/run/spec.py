@@ -39,7 +39,7 @@ FeaturesName = Literal["knob", "autotvm-knob", "program", "per-store", "itervar"
 
 
 class PluginEntry(Plugin, frozen=True):
-    """A space with options.
+    """A plug-in with options: an entry in ``spaces``. Entries in ``policies`` and ``cost_models`` have more keys.
 
     Attributes:
         label: The name to use in figures and tables, if it differs from the plug-in's name or class.
