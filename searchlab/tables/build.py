@@ -292,9 +292,9 @@ def _replace_readings(record: Record, readings: ProgramReadings | None) -> Recor
     """Return ``record`` with the readings of its program, which counts as failed if it failed in any pass."""
     if readings is None:
         return record
-    if readings.failed:
-        return msgspec.structs.replace(record, seconds=(), failure="run_error", message=readings.failed)
-    return msgspec.structs.replace(record, seconds=readings.seconds, measured_at=readings.at)
+    if readings.failure_message:
+        return msgspec.structs.replace(record, seconds=(), failure="run_error", message=readings.failure_message)
+    return msgspec.structs.replace(record, seconds=readings.seconds, measured_at=readings.measured_at)
 
 
 def _is_complete(path: Path, run: Run) -> bool:

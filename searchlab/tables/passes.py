@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -35,7 +36,7 @@ MAX_DEVIATION = 0.10
 """The maximum relative deviation in a block, of the sentinel or of the programs in the median."""
 
 MAX_TRIES = 8
-"""How often deviating blocks are timed again before timing stops with an error."""
+"""The number of tries, in each of which all blocks that deviate are timed again, before timing stops with an error."""
 
 FINAL_SHARE = 0.02
 """The fraction of the programs that are timed again in turn at the end, because they are the fastest."""
@@ -44,7 +45,18 @@ FINAL_ROUNDS = 48
 """How often each of the fastest programs is timed."""
 
 FINAL_PASS = -1
-"""The number of the pass over the fastest programs."""
+"""The index of the pass over the fastest programs."""
+
+
+class BlockKey(NamedTuple):
+    """The place of a block: the index of its pass, from 0 or :data:`FINAL_PASS`, and its index in the pass, from 0."""
+
+    pass_index: int
+    block_index: int
+
+
+FINAL_KEY = BlockKey(FINAL_PASS, 0)
+"""The place of the only block of the pass over the fastest programs."""
 
 OnBlock = Callable[[str, int, int], None]
 """A function called after each block with a description, the number of blocks done, and the total number of blocks."""
@@ -54,26 +66,26 @@ class Block(msgspec.Struct, frozen=True):
     """A line of the journal: the readings from one block. If a block has several lines, the last one counts.
 
     Attributes:
-        pass_: The number of the pass, from 0.
-        number: The number of the block in the pass, from 0.
+        pass_index: The index of the pass; see :class:`BlockKey`.
+        block_index: The index of the block in the pass.
         time: When it began, in seconds since the epoch.
         sentinel: The sentinel's median seconds in this block.
         seconds: The readings of each program; empty if it failed.
-        failed: The message of each program that failed, by its place in the block.
+        failure_messages: The message of each program that failed, by its index in the block.
         programs: The hashes of the programs.
     """
 
-    pass_: int = msgspec.field(name="pass")
-    number: int
+    pass_index: int = msgspec.field(name="pass")
+    block_index: int = msgspec.field(name="number")
     time: float
     sentinel: float
     seconds: tuple[tuple[float, ...], ...]
-    failed: dict[int, str] = {}
+    failure_messages: dict[int, str] = msgspec.field(default_factory=dict, name="failed")
     programs: tuple[str, ...] = ()
 
     @property
-    def key(self) -> tuple[int, int]:
-        return self.pass_, self.number
+    def key(self) -> BlockKey:
+        return BlockKey(self.pass_index, self.block_index)
 
 
 @dataclass(frozen=True)
@@ -81,13 +93,13 @@ class ProgramReadings:
     """The readings of a program.
 
     Attributes:
-        at: When each reading was taken, in seconds since the start of the first pass.
-        failed: The message, if the program failed.
+        measured_at: When each reading was taken, in seconds since the start of the first pass.
+        failure_message: The message, if the program failed.
     """
 
     seconds: tuple[float, ...] = ()
-    at: tuple[float, ...] = ()
-    failed: str = ""
+    measured_at: tuple[float, ...] = ()
+    failure_message: str = ""
 
 
 @dataclass
@@ -96,28 +108,29 @@ class PassTimer:
 
     Attributes:
         trials: The successful trials, all with different programs.
-        count: The number of passes.
-        repeat: The number of readings of a program in a block; their median is one of its times in the table.
+        pass_count: The number of passes.
+        readings_per_block: The number of readings of a program in a block; their median is one of its times in the
+            table.
         seed: The seed for the orders.
         path: The path of the journal.
-        again: The number of blocks that were timed again.
+        repeated_block_count: The number of blocks that were timed again.
     """
 
     space: Space
     trials: Sequence[Trial]
-    count: int
-    repeat: int
+    pass_count: int
+    readings_per_block: int
     seed: int
     path: Path
-    blocks: dict[tuple[int, int], Block] = field(default_factory=dict)
-    again: int = 0
+    blocks: dict[BlockKey, Block] = field(default_factory=dict)
+    repeated_block_count: int = 0
 
     def __post_init__(self) -> None:
         for block in read_journal(self.path, Block)[1]:
-            expected_trials = self.list_block_trials(block.pass_, block.number) if block.pass_ != FINAL_PASS else None
+            expected_trials = None if block.pass_index == FINAL_PASS else self.list_block_trials(block.key)
             if expected_trials is not None and block.programs != self._list_hashes(expected_trials):
                 raise SearchlabError(f"{self.path} contains timings for other programs; remove it and run this again")
-            self.again += block.key in self.blocks
+            self.repeated_block_count += block.key in self.blocks
             self.blocks[block.key] = block
 
     @property
@@ -125,10 +138,10 @@ class PassTimer:
         """The trial of median cost."""
         return sorted(self.trials, key=lambda trial: trial.cost)[len(self.trials) // 2]
 
-    def list_block_trials(self, pass_number: int, block_number: int) -> list[Trial]:
-        """Return the trials of a block of the pass ``pass_number``."""
-        order = np.random.default_rng([self.seed, pass_number]).permutation(len(self.trials))
-        return [self.trials[i] for i in order[block_number * BLOCK_SIZE : (block_number + 1) * BLOCK_SIZE]]
+    def list_block_trials(self, key: BlockKey) -> list[Trial]:
+        """Return the trials of a block that belongs to a pass over all programs."""
+        order = np.random.default_rng([self.seed, key.pass_index]).permutation(len(self.trials))
+        return [self.trials[i] for i in order[key.block_index * BLOCK_SIZE : (key.block_index + 1) * BLOCK_SIZE]]
 
     def time(self, measurer: Remeasurer, on_block: OnBlock = lambda *_: None) -> None:
         """Time the blocks that are missing from the journal, repeat those that deviate, and time the fastest programs.
@@ -136,46 +149,62 @@ class PassTimer:
         Raises SearchlabError if timings do not stabilise. A later call continues from the journal.
         """
         blocks_per_pass = math.ceil(len(self.trials) / BLOCK_SIZE)
-        keys = [(number, block) for number in range(self.count) for block in range(blocks_per_pass)]
+        pass_keys = [
+            BlockKey(pass_index, block_index)
+            for pass_index in range(self.pass_count)
+            for block_index in range(blocks_per_pass)
+        ]
         with closing(Journal(self.path, Block)) as journal:
-            for number, key in enumerate(keys, 1):
+            for done_count, key in enumerate(pass_keys, 1):
                 if key not in self.blocks:
                     self._time_block(measurer, journal, key)
-                on_block(f"pass {key[0] + 1} of {self.count}", number, len(keys))
-            for _ in range(MAX_TRIES):
-                self._repeat_deviating(measurer, journal, keys, on_block)
-                fastest = self.find_fastest()
-                final = self.blocks.get((FINAL_PASS, 0))
-                is_current = final is not None and final.programs == self._list_hashes(fastest)
-                if not is_current or self.find_deviating_blocks([(FINAL_PASS, 0)]):
-                    self._time_block(measurer, journal, (FINAL_PASS, 0), fastest)
-                # The last block may have moved the overall median.
-                if not self.find_deviating_blocks([*keys, (FINAL_PASS, 0)]):
-                    break
-            on_block("the fastest, in turn", 1, 1)
-            self._check_steadiness([*keys, (FINAL_PASS, 0)])
+                on_block(f"pass {key.pass_index + 1} of {self.pass_count}", done_count, len(pass_keys))
+            self._repeat_until_steady(measurer, journal, pass_keys, on_block)
 
-    def _repeat_deviating(
-        self, measurer: Remeasurer, journal: Journal[Block], keys: Sequence[tuple[int, int]], on_block: OnBlock
+    def _repeat_until_steady(
+        self, measurer: Remeasurer, journal: Journal[Block], pass_keys: Sequence[BlockKey], on_block: OnBlock
     ) -> None:
-        """Repeat the blocks in ``keys`` that deviate until none does. Raises SearchlabError if some always do."""
+        """Repeat the blocks of passes that deviate and, once none does, time the fastest programs in turn.
+
+        Raises SearchlabError if any block still deviates after :data:`MAX_TRIES` tries.
+        """
+        deviating_keys: list[BlockKey] = []
         for _ in range(MAX_TRIES):
-            deviating = self.find_deviating_blocks(keys)
-            for number, key in enumerate(deviating, 1):
+            repeated_keys = self.find_deviating_blocks(pass_keys)
+            for done_count, key in enumerate(repeated_keys, 1):
                 self._time_block(measurer, journal, key)
-                on_block("blocks that deviated, again", number, len(deviating))
-            if not deviating:
+                on_block("blocks that deviated, again", done_count, len(repeated_keys))
+            deviating_keys = self.find_deviating_blocks(pass_keys)
+            if not deviating_keys:
+                self._time_fastest(measurer, journal)
+                on_block("the fastest, in turn", 1, 1)
+                # The last block may have moved the overall median.
+                deviating_keys = self.find_deviating_blocks([*pass_keys, FINAL_KEY])
+            if not deviating_keys:
                 return
-        self._check_steadiness(keys)
+        ratios = [self.blocks[key].sentinel / self._usual_sentinel_seconds for key in deviating_keys]
+        raise SearchlabError(
+            f"the machine is not steady: after {MAX_TRIES} tries, {len(deviating_keys)} of {len(self.blocks)} blocks "
+            f"still deviate, by a factor of up to {max(ratios, key=lambda ratio: abs(math.log(ratio))):.2f} from "
+            f"the usual times; run this again when the machine is idle to repeat only these blocks"
+        )
+
+    def _time_fastest(self, measurer: Remeasurer, journal: Journal[Block]) -> None:
+        """Time the fastest programs in turn, unless their readings are in the journal and do not deviate."""
+        fastest = self.find_fastest()
+        final = self.blocks.get(FINAL_KEY)
+        is_current = final is not None and final.programs == self._list_hashes(fastest)
+        if not is_current or self.find_deviating_blocks([FINAL_KEY]):
+            self._time_block(measurer, journal, FINAL_KEY, fastest)
 
     def find_fastest(self) -> list[Trial]:
         """Return the trials of the fastest 2 % of the programs, but at least five, by their median over the passes."""
         seconds = self._collect_pass_readings()
-        working = [trial for trial in self.trials if not seconds[trial.measurement.program].failed]
+        working = [trial for trial in self.trials if not seconds[trial.measurement.program].failure_message]
         working.sort(key=lambda trial: statistics.median(seconds[trial.measurement.program].seconds))
         return working[: max(5, math.ceil(FINAL_SHARE * len(self.trials)))]
 
-    def find_deviating_blocks(self, keys: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    def find_deviating_blocks(self, keys: Iterable[BlockKey]) -> list[BlockKey]:
         """Return the blocks in ``keys`` in which the sentinel or, in the median, the programs deviate too much.
 
         The sentinel is compared with its median over all blocks, and a program with its median over all passes.
@@ -199,24 +228,24 @@ class PassTimer:
     def collect_readings(self) -> dict[str, ProgramReadings]:
         """Return each program's readings by hash: those from the passes or, for the fastest, those taken in turn."""
         result = self._collect_pass_readings()
-        final = self.blocks[FINAL_PASS, 0]
+        final = self.blocks[FINAL_KEY]
         for index, program in enumerate(final.programs):
-            if index not in final.failed:
-                parts = np.array_split(final.seconds[index], self.count)  # as many values as other programs have
-                seconds = tuple(_round(float(np.median(part))) for part in parts)
-                result[program] = ProgramReadings(seconds, (round(final.time - self._start, 1),) * self.count)
+            if index not in final.failure_messages:
+                parts = np.array_split(final.seconds[index], self.pass_count)  # as many values as other programs have
+                seconds = tuple(_round_to_five_digits(float(np.median(part))) for part in parts)
+                result[program] = ProgramReadings(seconds, (round(final.time - self._start, 1),) * self.pass_count)
         return result
 
     def summarize(self) -> Passes:
         """Return the facts about the passes that the table's header records."""
-        final = self.blocks[FINAL_PASS, 0]
+        final = self.blocks[FINAL_KEY]
         blocks = sorted(self.blocks.values(), key=lambda block: block.time)
         sentinel = tuple((round(block.time - self._start, 1), block.sentinel) for block in blocks)
         return Passes(
-            count=self.count,
+            count=self.pass_count,
             block_size=BLOCK_SIZE,
             sentinel_readings=sentinel,
-            repeated_block_count=self.again,
+            repeated_block_count=self.repeated_block_count,
             finalist_count=len(final.programs),
             round_count=FINAL_ROUNDS,
         )
@@ -228,27 +257,28 @@ class PassTimer:
     def _collect_pass_readings(self) -> dict[str, ProgramReadings]:
         timed_readings: dict[str, list[tuple[float, float]]] = {}
         failure_messages: dict[str, str] = {}
-        for (pass_number, _), block in sorted(self.blocks.items()):
-            if pass_number == FINAL_PASS or pass_number >= self.count:
+        for key, block in sorted(self.blocks.items()):
+            if key.pass_index == FINAL_PASS or key.pass_index >= self.pass_count:
                 continue
             for index, program in enumerate(block.programs):
-                if index in block.failed:
-                    failure_messages[program] = block.failed[index]
+                if index in block.failure_messages:
+                    failure_messages[program] = block.failure_messages[index]
                 else:
-                    at = round(block.time - self._start, 1)
-                    timed_readings.setdefault(program, []).append((_round(statistics.median(block.seconds[index])), at))
+                    seconds = _round_to_five_digits(statistics.median(block.seconds[index]))
+                    measured_at = round(block.time - self._start, 1)
+                    timed_readings.setdefault(program, []).append((seconds, measured_at))
         results = {
-            name: ProgramReadings(tuple(s for s, _ in times), tuple(at for _, at in times))
-            for name, times in timed_readings.items()
+            program: ProgramReadings(tuple(seconds for seconds, _ in readings), tuple(at for _, at in readings))
+            for program, readings in timed_readings.items()
         }
-        return results | {name: ProgramReadings(failed=text) for name, text in failure_messages.items()}
+        return results | {program: ProgramReadings(failure_message=text) for program, text in failure_messages.items()}
 
     def _time_block(
-        self, measurer: Remeasurer, journal: Journal[Block], key: tuple[int, int], trials: Sequence[Trial] | None = None
+        self, measurer: Remeasurer, journal: Journal[Block], key: BlockKey, trials: Sequence[Trial] | None = None
     ) -> None:
         """Time a block and write it to the journal. Pass ``trials`` for a block that does not belong to a pass."""
-        rounds = self.repeat if trials is None else FINAL_ROUNDS
-        trials = self.list_block_trials(*key) if trials is None else trials
+        rounds = self.readings_per_block if trials is None else FINAL_ROUNDS
+        trials = self.list_block_trials(key) if trials is None else trials
         start_time = time.time()
         failure_messages: dict[int, str] = {}
         try:
@@ -266,12 +296,12 @@ class PassTimer:
         block = Block(
             *key,
             round(start_time, 2),
-            _round(statistics.median(sentinel_seconds)),
-            tuple(tuple(map(_round, values)) for values in seconds),
+            _round_to_five_digits(statistics.median(sentinel_seconds)),
+            tuple(tuple(map(_round_to_five_digits, values)) for values in seconds),
             failure_messages,
             self._list_hashes(trials),
         )
-        self.again += key in self.blocks
+        self.repeated_block_count += key in self.blocks
         self.blocks[key] = block
         journal.append(block)
 
@@ -298,16 +328,6 @@ class PassTimer:
             sentinel_seconds += seconds[-1]
         return [values for i, values in enumerate(seconds[:-1]) if i % (SENTINEL_INTERVAL + 1)], sentinel_seconds
 
-    def _check_steadiness(self, keys: Iterable[tuple[int, int]]) -> None:
-        """Raise SearchlabError if any of the blocks in ``keys`` still deviates."""
-        if deviating := self.find_deviating_blocks(keys):
-            ratios = [self.blocks[key].sentinel / self._usual_sentinel_seconds for key in deviating]
-            raise SearchlabError(
-                f"the machine is not steady: after {MAX_TRIES} tries, {len(deviating)} of {len(self.blocks)} blocks "
-                f"still deviate, by a factor of up to {max(ratios, key=lambda ratio: abs(math.log(ratio))):.2f} from "
-                f"the usual times; run this again when the machine is idle to repeat only these blocks"
-            )
-
     @staticmethod
     def _list_hashes(trials: Sequence[Trial]) -> tuple[str, ...]:
         return tuple(trial.measurement.program for trial in trials)
@@ -323,6 +343,6 @@ def _compute_median_ratio(block: Block, usual_seconds: Mapping[str, float]) -> f
     return statistics.median(ratios or [1.0])
 
 
-def _round(seconds: float) -> float:
-    """Round to five digits, which changes the value by at most a tenth of the noise."""
+def _round_to_five_digits(seconds: float) -> float:
+    """Return ``seconds`` in five digits, which changes the value by at most a tenth of the noise."""
     return float(f"{seconds:.5g}")

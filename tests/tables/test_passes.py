@@ -24,7 +24,7 @@ from searchlab.run.progress import RunProgress
 from searchlab.space import Config, Space
 from searchlab.tables.build import build_tables, make_table_runs, make_table_study, plan_tables
 from searchlab.tables.info import TableInfo, explain_unsteadiness
-from searchlab.tables.passes import BLOCK_SIZE, FINAL_PASS, MAX_TRIES, PassTimer
+from searchlab.tables.passes import BLOCK_SIZE, FINAL_KEY, MAX_TRIES, BlockKey, PassTimer
 
 GEMM = "gemm:32x32x32"
 QUICK = {"kind": "local", "repeat": 2, "min_repeat_ms": 0}
@@ -56,7 +56,7 @@ def make_trials(count: int) -> list[Trial]:
 
 
 def passes(path: Path, trials: list[Trial], count: int = 3) -> PassTimer:
-    return PassTimer(toys.Small(), trials, count, repeat=3, seed=0, path=path / "passes.jsonl")
+    return PassTimer(toys.Small(), trials, count, readings_per_block=3, seed=0, path=path / "passes.jsonl")
 
 
 def test_every_program_is_timed_once_per_pass_in_new_order(tmp_path: Path) -> None:
@@ -64,20 +64,23 @@ def test_every_program_is_timed_once_per_pass_in_new_order(tmp_path: Path) -> No
     table_passes = passes(tmp_path, trials)
     machine = Machine()
     table_passes.time(machine)
-    for number in range(3):
-        order = [t.index for block in range(4) for t in table_passes.list_block_trials(number, block)]
+    for pass_index in range(3):
+        order = [t.index for block in range(4) for t in table_passes.list_block_trials(BlockKey(pass_index, block))]
         assert sorted(order) == list(range(100)) and order != sorted(order)
     assert (
-        table_passes.list_block_trials(0, 0) != table_passes.list_block_trials(1, 0)
-        and len(table_passes.list_block_trials(0, 3)) == 100 - 3 * BLOCK_SIZE
+        table_passes.list_block_trials(BlockKey(0, 0)) != table_passes.list_block_trials(BlockKey(1, 0))
+        and len(table_passes.list_block_trials(BlockKey(0, 3))) == 100 - 3 * BLOCK_SIZE
     )
     readings = table_passes.collect_readings()
     for trial in trials:
         assert len(readings[trial.measurement.program].seconds) == 3
         assert statistics.median(readings[trial.measurement.program].seconds) == pytest.approx(trial.cost, rel=0.05)
     for trial in trials[:5]:  # the fastest, in turn
-        assert len(set(readings[trial.measurement.program].at)) == 1 and table_passes.summarize().round_count == 48
-    assert table_passes.again == 0 and machine.calls == 3 * 4 + 1
+        assert (
+            len(set(readings[trial.measurement.program].measured_at)) == 1
+            and table_passes.summarize().round_count == 48
+        )
+    assert table_passes.repeated_block_count == 0 and machine.calls == 3 * 4 + 1
 
 
 def test_only_blocks_with_a_slow_machine_are_timed_again(tmp_path: Path) -> None:
@@ -85,7 +88,7 @@ def test_only_blocks_with_a_slow_machine_are_timed_again(tmp_path: Path) -> None
     machine = Machine(lambda call: 1.5 if call in (3, 7) else 1.0)
     table_passes.time(machine)
     assert (
-        table_passes.again == 2
+        table_passes.repeated_block_count == 2
         and machine.calls == 3 * 4 + 2 + 1
         and not table_passes.find_deviating_blocks(table_passes.blocks)
     )
@@ -108,7 +111,7 @@ def test_a_block_with_slow_programs_is_timed_again(tmp_path: Path) -> None:
 
     table_passes, machine = passes(tmp_path, make_trials(100)), Uneven()
     table_passes.time(machine)
-    assert table_passes.again == 1 and machine.calls == 3 * 4 + 1 + 1
+    assert table_passes.repeated_block_count == 1 and machine.calls == 3 * 4 + 1 + 1
 
 
 def test_an_unsteady_machine_gives_no_table_until_it_is_steady(tmp_path: Path) -> None:
@@ -163,9 +166,9 @@ def test_a_program_that_fails_in_a_pass_is_a_failure_of_its_own(tmp_path: Path) 
     table_passes = passes(tmp_path, trials)
     table_passes.time(Machine(broken=[trials[3].measurement.program]))
     readings = table_passes.collect_readings()
-    assert [p for p, r in readings.items() if r.failed] == [trials[3].measurement.program]
-    assert readings[trials[3].measurement.program].failed == "it crashed"
-    assert trials[3] not in table_passes.find_fastest() and len(table_passes.blocks[FINAL_PASS, 0].programs) == 5
+    assert [p for p, r in readings.items() if r.failure_message] == [trials[3].measurement.program]
+    assert readings[trials[3].measurement.program].failure_message == "it crashed"
+    assert trials[3] not in table_passes.find_fastest() and len(table_passes.blocks[FINAL_KEY].programs) == 5
     (tmp_path / "passes.jsonl").unlink()
     with pytest.raises(SearchlabError, match="the sentinel program now fails"):
         passes(tmp_path, trials).time(Machine(broken=[table_passes.sentinel.measurement.program]))
