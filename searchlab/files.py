@@ -59,7 +59,7 @@ def open_file(path: str | Path, *, under: Path | None = None, kind: str = "") ->
     """Open a regular file for reading.
 
     Args:
-        path: The file.
+        path: The file to open.
         under: The directory outside which nothing may be read, or None if the user chose the file.
         kind: The kind of file to name in error messages, such as ``"the log"``.
 
@@ -199,7 +199,7 @@ def read_each(paths: Iterable[Path], read: Callable[[Path], T], required: Collec
     They are left out with a SearchlabWarning each, since one damaged file must not take the others with it.
 
     Args:
-        paths: The files.
+        paths: The files to read, some of which may be damaged.
         read: The function that reads a file.
         required: The files that the user named and that therefore must be readable.
 

@@ -19,7 +19,7 @@ def find_crash(call: Callable[[], object], timeout_seconds: int = TIMEOUT_SECOND
     Its exceptions are ignored, because the caller then calls it again.
 
     Args:
-        call: The function.
+        call: A function that may end its process.
         timeout_seconds: The time limit, in seconds.
 
     Example:

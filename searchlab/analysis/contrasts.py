@@ -85,8 +85,8 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         workload: The workload, or "" for all workloads.
-        first: The first strategy.
-        second: The second strategy.
+        first: The strategy for which a positive difference or effect speaks.
+        second: The strategy that it is compared with.
         test: On one workload, "signed-rank", which pairs runs by seed, or "rank-sum", which does not. Over several
             workloads, "paired-t", a test of the mean difference on these workloads. Otherwise, the reason why there is
             no p-value: "one run" if one of the strategies yields the same run for every seed; "measured in different

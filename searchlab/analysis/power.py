@@ -47,9 +47,7 @@ class Need:
     """The numbers of runs that a pair of strategies needs. None means more than :data:`MAX_RUNS`, or unknown.
 
     Attributes:
-        first: The first strategy.
-        second: The second strategy.
-        variation: The variation of their differences.
+        variation: The variation of the differences between ``first`` and ``second``, the names of the strategies.
         seeds_alone: The number of seeds on one workload, for a claim about it.
         seeds_together: The number of seeds on each of the workloads, for a claim about these.
         workloads: The number of workloads with the current number of seeds, for a claim about workloads like these.

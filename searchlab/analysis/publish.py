@@ -112,7 +112,7 @@ def publish(
 
     Args:
         out: The directory of the site.
-        publications: The results.
+        publications: The results to write, each with its title.
         write_leaderboards: A function that writes the leaderboards, once the site contains all results.
 
     Returns:

@@ -83,8 +83,8 @@ class ContrastAnswer(msgspec.Struct, frozen=True, rename={"sentence": "says"}):
     """The answer to one registered contrast: is ``first`` better than ``second``?
 
     Attributes:
-        first: The first strategy.
-        second: The second strategy.
+        first: The strategy that the contrast asks about.
+        second: The strategy that it is compared with.
         verdict: ``better`` or ``worse`` if a test is significant and agrees with the mean difference, which a test of
             ranks may contradict; ``level`` if not and the interval is within the region of practical equivalence;
             ``untested`` if there is no test; otherwise ``undecided``.
@@ -194,7 +194,7 @@ def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary
     """Summarise runs read by :func:`~searchlab.analysis.read.read_runs`. Equal logs yield equal numbers.
 
     Args:
-        comparison: The runs.
+        comparison: The runs, by workload.
         claims: The published claims to test.
     """
     by: By = next((workload_runs.by for workload_runs in comparison.values()), "trials")
@@ -312,7 +312,7 @@ def compare_over_all(
     """Compare the strategies that ran on all of several workloads, largest mean area first.
 
     Args:
-        comparison: The runs.
+        comparison: The runs, by workload.
         rankings: The strategies on each workload.
 
     Returns:
@@ -416,7 +416,7 @@ def answer_registered_contrasts(
         registered_pairs: The strategies in the registered contrasts.
         contrasts: The corrected contrasts over all workloads, or on the only workload. Registered contrasts that are
             not among them, because a strategy did not run on every workload, are skipped.
-        comparison: The runs.
+        comparison: The runs, by workload.
     """
     all_runs = list(comparison.values())
     is_finished = all(workload_runs.is_finished for workload_runs in all_runs)

@@ -53,7 +53,7 @@ class _LogState(NamedTuple):
 
     Attributes:
         status: The progress of the run.
-        state: The state.
+        state: Whether the run has started and ended, and whether its log can be read.
         stamp: The inode, size and time of modification of the log file.
     """
 

@@ -38,13 +38,13 @@ class Best:
     To build or show its program, use :mod:`searchlab.apply`.
 
     Attributes:
-        trial: The trial.
+        trial: The trial as the log records it.
         gflops: The latest throughput, in the log's unit, or the inverse cost of a value. If :attr:`retimed`, the trial
             was measured as a finalist.
         seconds: The latest median time of one execution, in seconds.
         tied: The other finalists within the winner's noise, or None if there are no finalists; see
             :func:`~searchlab.log.reliability.find_winner`.
-        result: The run.
+        result: The run that contains it.
     """
 
     trial: Trial

@@ -176,10 +176,10 @@ class MessageBatch(JobBatch[int], Generic[AnswerT]):
     A message whose answer does not belong to it is sent once more, because an earlier candidate may have written it.
 
     Args:
-        pool: The processes.
+        pool: The pool whose processes answer.
         set_up_message: The message that sets up a process.
         process_count: The number of processes.
-        messages: The messages.
+        messages: What to send, one message for each answer.
         answer_type: The type of each answer, unless it is Failed.
         timeout: The time limit for each answer, in seconds.
         can_continue: Returns whether a process can receive more messages after a failure.

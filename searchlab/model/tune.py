@@ -390,7 +390,7 @@ class _ModelProgress:
 
     Args:
         progress: Where to show them, or None for nowhere.
-        tasks: The tasks.
+        tasks: All tasks of the model.
         trial_budget: The total number of trials.
     """
 

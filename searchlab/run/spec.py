@@ -225,7 +225,7 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return the budget for a policy's runs in a space.
 
         Args:
-            entry: The policy.
+            entry: The policy, whose limits override those of the study.
             all_costs: A function that returns all costs in the space if they are in a complete table, and None
                 otherwise. It is called only if the number of trials depends on the space's difficulty.
 

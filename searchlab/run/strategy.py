@@ -56,7 +56,7 @@ class SpaceChoice:
 
         Args:
             spec: A plug-in specification, or a Space object.
-            workload: The workload.
+            workload: The workload whose programs the space contains.
             target: The target. It may be None if ``spec`` is a Space object, whose own target is then used.
             label: The name to use in figures and tables, if it differs from the plug-in's name.
             settings: How to measure. If the space has no programs and is specified without options, it uses the options

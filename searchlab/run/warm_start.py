@@ -266,8 +266,8 @@ class WarmStart:
         A policy that transfers also learns from the runs in other spaces.
 
         Args:
-            policy: The policy.
-            cost_model: The policy's cost model.
+            policy: The policy, before its first proposal.
+            cost_model: The policy's cost model, if it has one.
             trials: The trials that the run itself has measured before the policy's first proposal.
         """
         if cost_model is not None and cost_model.features.builds_programs:

@@ -91,7 +91,7 @@ class ConfinedReplayer(Replayer):
     """Replays the runs of a bundle in processes that run its code.
 
     Attributes:
-        bundle: The bundle.
+        bundle: The bundle whose code the processes run.
         missing_protections: What the processes are not prevented from, in sentences.
     """
 

@@ -65,7 +65,7 @@ class Chart(NamedTuple):
 
     Attributes:
         key: The name in files and on the page.
-        title: The title.
+        title: The heading above the chart.
         description: How to read the chart; the first sentence is the subtitle.
         views: The specification of each view.
     """
