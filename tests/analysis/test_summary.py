@@ -446,7 +446,9 @@ def test_exhaustive_random_search_matches_its_expected_curve(tmp_path: Path) -> 
         order = np.random.default_rng(seed).permutation(7)
         run, names = gflops[order].tolist(), [f"config {i}" for i in order]
         write(tmp_path / "runs", "random", seed, run, shared=names)
-        write(tmp_path / "table", "random", seed, run, shared=names, random=random_draws, optimum=float(costs.min()))
+        write(
+            tmp_path / "table", "random", seed, run, shared=names, random_draws=random_draws, optimum=float(costs.min())
+        )
         write(tmp_path / "table", "other", seed, [16.0] * 7)
     (row,) = summarize_workload(tmp_path / "runs").strategies
     rows = summarize_workload(tmp_path / "table").by_strategy

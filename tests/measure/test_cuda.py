@@ -152,7 +152,7 @@ def test_after_a_failure_only_a_process_without_a_gpu_goes_on(measurer: LocalMea
         list(measurer.measure(space, [Config({"fault": fault})]))
         runners.append(list(measurer._run_pool.processes))
     assert runners[0] == runners[1] == runners[2] == runners[3] != []
-    assert runners[4] == []
+    assert runners[4] and not set(runners[3]) & set(runners[4])  # a process that has died is replaced
 
 
 def test_a_failed_program_is_unloaded_only_after_the_answer() -> None:

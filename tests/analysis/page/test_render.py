@@ -278,7 +278,7 @@ def test_each_seed_on_a_page_is_a_run(tmp_path: Path) -> None:
 def test_the_page_states_options_versions_and_dates(tmp_path: Path) -> None:
     (tmp_path / TOML_COPY_NAME).write_text('# Why </pre> not?\npolicies = ["a"]\n')
     for seed in (0, 1, 2, 7):
-        changes: dict[str, Any] = {"batch": 4, "versions": {"numpy": "2.4" if seed else "2.3"}, "created": 1.7e9}
+        changes: dict[str, Any] = {"batch": 4, "versions": {"numpy": "2.4" if seed else "2.3"}, "created_at": 1.7e9}
         policy = Plugin("evolutionary", {"population": 32, "arms": ["x"]})
         write(tmp_path, "a", seed, [1, 2], label="mine", policy=policy, effective_options={"population": 16}, **changes)
         write(tmp_path, "b", seed, [1, 2], cost_model=Plugin("ridge"), features="program", **changes)
