@@ -71,7 +71,7 @@ def run_header(table: Log, path: Path, strategy: int, seed: int, draws: RandomDr
         machine={},
         measure={"kind": "table", "name": f"v1/{path.name.removesuffix('.parquet')}", "digest": "made up"},
         optimum=float(table.costs.min()),
-        random=draws,
+        random_draws=draws,
     )
 
 
@@ -100,12 +100,12 @@ def make_records(table: Log, strategy: int, seed: int, trials: int) -> Iterator[
         yield msgspec.structs.replace(
             table.records[table_index],
             index=index,
-            batch=None,
-            at=(),
+            batch_number=None,
+            measured_at=(),
             propose_seconds=round(1e-4 + 1e-6 * batch, 7),
             train_seconds=round(1e-4 * (strategy % 2), 7),
-            time=1.8e9 + index,
-            model=quality,
+            recorded_at=1.8e9 + index,
+            model_quality=quality,
         )
 
 

@@ -17,13 +17,14 @@ RUN = {
     "cpu": f"{TABLE} --seeds 1 --trials 8 --policies random",
     "executors": "--runs 2 --trials 8 --only processes",
     "overhead": "--policies random --trials 8",
+    "reports": "--logs 1 --trials 8",
     "scale": "log --records 64",
     "speed": "--rows replay table help --runs 1 --trials 8 --table gemm:4x4x4 --rounds 1",
     "throughput": "--sides floor equal --candidates 2 --workload gemm:16x16x16",
 }
 SHOW_HELP = (
     *("border", "conv2d", "coverage", "cuda", "cuda_pack", "cuda_unpack", "end_to_end", "features", "fleet_soak"),
-    *("fuzz", "hostile", "kernels", "replay", "reports", "robustness", "soak"),
+    *("fuzz", "hostile", "kernels", "replay", "robustness", "soak"),
 )
 WORKERS = {"cuda_timing"}  # started by other benchmarks
 
