@@ -6,12 +6,13 @@ CONSTRAINTS ?= --constraint constraints.txt
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 .DEFAULT_GOAL := help
 
-.PHONY: help quickstart test lint docs lock clean
+.PHONY: help quickstart test lint names docs lock clean
 
 help:
 	@echo "make quickstart   compare policies over recorded measurements, then search for a fast GEMM on this machine (two minutes)"
 	@echo "make test         run the tests"
 	@echo "make lint         ruff and mypy"
+	@echo "make names        attributes and arguments in tests and studies that may have been renamed"
 	@echo "make docs         build the documentation site: docs/_build/html/index.html"
 	@echo "make lock         renew constraints.txt, the exact versions that are installed"
 	@echo "make clean        remove .venv and caches, but keep results/"
@@ -45,6 +46,11 @@ lint: .venv/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+NAMES = $(BIN)/mypy --config-file= --explicit-package-bases --check-untyped-defs --ignore-missing-imports
+names: .venv/installed-dev
+	-MYPYPATH=.:spaces:policies:costmodels $(NAMES) tests | grep -E "attr-defined|call-arg"
+	-MYPYPATH=.:spaces:policies:costmodels:studies:studies/benchmarks $(NAMES) studies | grep -E "attr-defined|call-arg"
 
 .venv/installed-docs: .venv/installed
 	$(INSTALL) $(CONSTRAINTS) --group docs
