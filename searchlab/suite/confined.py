@@ -95,10 +95,13 @@ class ConfinedReplayer(Replayer):
         missing_protections: What the processes are not prevented from, in sentences.
     """
 
-    def __init__(self, suite: Suite, bundle: Bundle, extra_variables: Mapping[str, str] | None = None) -> None:
+    def __init__(self, suite: Suite, bundle: Bundle) -> None:
         super().__init__(suite)
-        self.bundle, self._extra_variables = bundle, extra_variables or {}
+        self.bundle = bundle
         self.missing_protections: list[str] = []
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.suite.select_split(None), self.bundle)
 
     def __enter__(self) -> ConfinedReplayer:
         super().__enter__()
@@ -106,7 +109,8 @@ class ConfinedReplayer(Replayer):
         for name, content in self.bundle.source_files.items():
             write_file(self._source_dir / name, content, under=self._source_dir)
         home_dir = str(self._folder)
-        variables = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
+        names = [name for name in (*_KEPT_VARIABLES, NUMPY_FEATURES_VARIABLE) if name in os.environ]
+        variables = {name: os.environ[name] for name in names}
         variables |= {"PYTHONPATH": search_path(), "PYTHONDONTWRITEBYTECODE": "1", "HOME": home_dir, "TMPDIR": home_dir}
         script = (
             "from searchlab.measure.isolation import leave_network\n"
@@ -119,7 +123,7 @@ class ConfinedReplayer(Replayer):
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**variables, **self._extra_variables},
+            env=variables,
             cwd=home_dir,
         )
         self._exit_stack.callback(self._end_process)
@@ -186,11 +190,6 @@ class ConfinedReplayer(Replayer):
             return super().describe_difference(case)
         except SearchlabError as error:
             return str(error)
-
-    def replay_without_avx512(self, cases: Sequence[RunToReplay], features: Sequence[str]) -> list[str]:
-        variables = {NUMPY_FEATURES_VARIABLE: " ".join(features)}
-        with ConfinedReplayer(self.suite, self.bundle, variables) as replayer:
-            return [replayer.describe_difference(case) for case in cases]
 
     def _exchange(self, message: Any) -> _Reply:
         """Send a message and return the answer. Raises SearchlabError if the process has ended or sends nonsense."""

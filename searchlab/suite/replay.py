@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -28,7 +28,7 @@ from ..log.programs import list_version_changes
 from ..machine.host import library_versions
 from ..machine.scratch import ScratchFolder
 from ..measure.contract import Measurer
-from ..measure.suite import Suite, read_suite
+from ..measure.suite import Suite
 from ..plugins import find_unregistered_code, iterate_functions, names_from, search_path, trust_plugins, trusts
 from ..policy import POLICIES
 from ..run.loop import search
@@ -89,6 +89,9 @@ class Replayer:
 
     def __exit__(self, *_: object) -> None:
         self._exit_stack.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.suite.select_split(None),)  # another process reads the tables itself
 
     def replay(self, strategies: Sequence[Trajectories], digest: str, seconds: float | None) -> ReplayResult:
         """Replay one run of each strategy, then the other runs, in random order; see :func:`replay`."""
@@ -151,7 +154,7 @@ class Replayer:
         """
         command = [sys.executable, "-P", "-c", f"from {__name__} import _replay_in_subprocess; _replay_in_subprocess()"]
         env = {**os.environ, NUMPY_FEATURES_VARIABLE: " ".join(features), "PYTHONPATH": search_path()}
-        input_bytes = pickle.dumps((self.suite.directory, cases, trusts()))
+        input_bytes = pickle.dumps((self, cases, trusts()))
         process = subprocess.run(command, input=input_bytes, capture_output=True, env=env, check=False)
         return None if process.returncode else list(json.loads(process.stdout.splitlines()[-1]))
 
@@ -254,8 +257,8 @@ def list_avx512_features() -> list[str]:
 
 
 def _replay_in_subprocess() -> None:
-    directory, cases, trusted = pickle.loads(sys.stdin.buffer.read())
-    with trust_plugins(trusted), Replayer(read_suite(directory)) as replayer:
+    unopened_replayer, cases, trusted = pickle.loads(sys.stdin.buffer.read())
+    with trust_plugins(trusted), unopened_replayer as replayer:
         print(json.dumps([replayer.describe_difference(case) for case in cases]))
 
 

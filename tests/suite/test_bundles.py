@@ -299,6 +299,15 @@ def test_a_policy_that_does_not_search_is_refused(
     assert any(reason in problem for problem in problems), problems
 
 
+def test_a_bundle_is_replayed_without_avx512(bundle: Path, sealed: Path) -> None:
+    content = read_bundle(bundle)
+    result = content.results["dev"]
+    name, run = result.named_runs[0]
+    with trust_plugins():
+        replayer = confined.ConfinedReplayer(find_suite(sealed), content)
+        assert replayer.replay_without_avx512([replay.RunToReplay(result, name, run)], []) == [""]
+
+
 def test_an_altered_trial_is_refused(
     bundle: Path, sealed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
