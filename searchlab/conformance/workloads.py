@@ -46,7 +46,7 @@ class WorkloadSubject(Subject):
 
     @property
     def operands(self) -> tuple[Argument, ...]:
-        return self.arguments[: -self.workload.results]
+        return self.arguments[: -self.workload.result_count]
 
     @cached_property
     def inputs(self) -> dict[str, Array]:
@@ -137,8 +137,8 @@ def check_builds_function(subject: WorkloadSubject) -> None:
     names = [argument.name for argument in subject.arguments]
     if len(set(names)) != len(names):
         raise Breach(f"its arguments are {', '.join(names)}")
-    if not 1 <= subject.workload.results <= len(names):
-        raise Breach(f"it has {subject.workload.results} results, but {len(names)} arguments")
+    if not 1 <= subject.workload.result_count <= len(names):
+        raise Breach(f"it has {subject.workload.result_count} results, but {len(names)} arguments")
     schedule = Schedule(subject.workload.module)
     if not schedule.get_child_blocks(schedule.get_sblock("root")):
         raise Breach("its function has no blocks")
@@ -193,7 +193,9 @@ def _are_equal(first: dict[str, Array], second: dict[str, Array]) -> bool:
 @rule("return an array for each result, with its shape and dtype", ["inputs"])
 def check_reference(subject: WorkloadSubject) -> None:
     """The results of the reference have the shapes and dtypes of the function's results."""
-    expected_types = [(argument.shape, argument.dtype) for argument in subject.arguments[-subject.workload.results :]]
+    expected_types = [
+        (argument.shape, argument.dtype) for argument in subject.arguments[-subject.workload.result_count :]
+    ]
     actual_types = [(result.shape, str(result.dtype)) for result in subject.expected_results]
     if actual_types != expected_types:
         raise Breach(f"reference() returned {actual_types}, but the function's results are {expected_types}")
@@ -229,7 +231,8 @@ def check_right_answer(subject: WorkloadSubject) -> None:
     import tvm
 
     result_tensors = [
-        tvm.runtime.empty(argument.shape, argument.dtype) for argument in subject.arguments[-subject.workload.results :]
+        tvm.runtime.empty(argument.shape, argument.dtype)
+        for argument in subject.arguments[-subject.workload.result_count :]
     ]
     tvm.compile(subject.workload.module, target="llvm")["main"](
         *map(tvm.runtime.tensor, subject.inputs.values()), *result_tensors

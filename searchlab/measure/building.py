@@ -278,7 +278,7 @@ def check_size(workload: Workload) -> None:
                 f"{workload}: the array {argument.name} has {argument.elements:,} elements, but programs compute "
                 f"indices with 32-bit integers; choose sizes with at most {MAX_ELEMENTS:,} elements"
             )
-    inputs, results = arguments[: -workload.results], arguments[-workload.results :]
+    inputs, results = arguments[: -workload.result_count], arguments[-workload.result_count :]
     required_bytes = 2 * sum(array.bytes for array in inputs) + 3 * sum(array.bytes for array in results)
     if required_bytes > (available_bytes := available_memory()):
         raise SearchlabError(
@@ -346,34 +346,34 @@ class BuildingMeasurer(Measurer):
 
     @abstractmethod
     def _run_programs(
-        self, space: Space, programs: dict[str, Built], best: float
+        self, space: Space, programs: dict[str, Built], best_cost: float
     ) -> AbstractContextManager[Callable[[str, float], Measurement]]:
         """Return a context manager within which the built ``programs`` are run.
 
         It yields a function that returns a program's measurement, given the program's hash and the lowest cost so far.
         """
 
-    def measure(self, space: Space, configs: Sequence[Config], best: float = math.inf) -> Iterator[Measurement]:
+    def measure(self, space: Space, configs: Sequence[Config], best_cost: float = math.inf) -> Iterator[Measurement]:
         check_size(space.workload)
         self._prepare_runners(space, len(configs))
         builds = self._build_pool.build(
-            space, configs, lambda program_hash: self.settings.is_known(program_hash, self.measurements, best)
+            space, configs, lambda program_hash: self.settings.is_known(program_hash, self.measurements, best_cost)
         )
         self.measurements.update(
             {build.program_hash: build.failure for build in builds if build.failure and build.program_hash}
         )
         programs = {build.program_hash: build.built for build in builds if build.built}
-        with self._run_programs(space, programs, best) as run:
+        with self._run_programs(space, programs, best_cost) as run:
             for build in builds:
                 program_hash = build.program_hash
                 if build.failure:
                     measurement = build.failure
                 elif program_hash in programs:
-                    self.measurements[program_hash] = measurement = run(program_hash, best)
+                    self.measurements[program_hash] = measurement = run(program_hash, best_cost)
                     del programs[program_hash]  # another config with this program reuses the measurement
                 else:
                     measurement = replace(self.measurements[program_hash], reused=True)
-                best = min(best, measurement.cost)
+                best_cost = min(best_cost, measurement.cost)
                 yield measurement
 
     def program_hashes(self, space: Space, configs: Sequence[Config]) -> list[str]:

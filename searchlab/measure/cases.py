@@ -39,11 +39,11 @@ class Cases(NamedTuple):
     """The case on which a program is checked before it is timed, and the case on which it is timed.
 
     Attributes:
-        check: The first case, or None if results are not checked.
+        checked_case: The first case, or None if results are not checked.
     """
 
-    check: Case | None
-    timing: Case
+    checked_case: Case | None
+    timed_case: Case
 
 
 def make_cases(workload: Workload, check: bool, seed: int = 0, error_factor: float = 1.0) -> Cases:
@@ -62,7 +62,7 @@ def make_cases(workload: Workload, check: bool, seed: int = 0, error_factor: flo
     if not check:
         return Cases(None, Case(inputs))
     rtol, atol = (error_factor * tolerance for tolerance in workload.tolerance())
-    timing_case = Case(inputs, compute_results(workload, inputs), rtol, atol)
+    timed_case = Case(inputs, compute_results(workload, inputs), rtol, atol)
     exact_inputs = workload.exact_inputs(seed)
     if exact_inputs is None:
         inputs = workload.inputs(seed + SEED_OFFSET)
@@ -70,20 +70,20 @@ def make_cases(workload: Workload, check: bool, seed: int = 0, error_factor: flo
         inputs, rtol, atol = exact_inputs, 0.0, 0.5  # every wrong result is off by at least 1
     else:
         inputs, atol = exact_inputs, max(0.5, atol)
-    return Cases(Case(inputs, compute_results(workload, inputs), rtol, atol), timing_case)
+    return Cases(Case(inputs, compute_results(workload, inputs), rtol, atol), timed_case)
 
 
 def make_wrong_values(expected: Array) -> Array:
     """Return an array of wrong values, all different from ``expected``, that look like results of the workload."""
-    values = np.roll(expected.reshape(-1), 1).reshape(expected.shape)
+    shifted_values = np.roll(expected.reshape(-1), 1).reshape(expected.shape)
     if expected.dtype == np.bool_:
         return np.logical_not(expected)
     if np.issubdtype(expected.dtype, np.integer):
-        return np.where(values == expected, np.invert(expected), values)
+        return np.where(shifted_values == expected, np.invert(expected), shifted_values)
     size = np.nan_to_num(np.abs(expected.astype(np.float64)), nan=1.0, posinf=1.0)
-    is_close = ~(np.abs(values.astype(np.float64) - expected.astype(np.float64)) > 0.1 * size)
+    is_close = ~(np.abs(shifted_values.astype(np.float64) - expected.astype(np.float64)) > 0.1 * size)
     distant_values = np.where(np.signbit(expected), 1 + size, -1 - size).astype(expected.dtype)
-    return np.where(is_close, distant_values, values).astype(expected.dtype)
+    return np.where(is_close, distant_values, shifted_values).astype(expected.dtype)
 
 
 def _describe_largest_error(result: Array, expected: Array, rtol: float, atol: float) -> str | None:

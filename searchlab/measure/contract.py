@@ -72,7 +72,7 @@ class Measurer(ABC):
         """Prepare for a run with the given ``seed``."""
 
     @abstractmethod
-    def measure(self, space: Space, configs: Sequence[Config], best: float = math.inf) -> Iterator[Measurement]:
+    def measure(self, space: Space, configs: Sequence[Config], best_cost: float = math.inf) -> Iterator[Measurement]:
         """Yield each config's measurement, in order, as soon as it is available.
 
         A config's failure is reported as a Measurement. An exception means that the measurer itself has failed.
@@ -80,7 +80,8 @@ class Measurer(ABC):
         Args:
             space: The space to which the configs belong.
             configs: The configs to measure.
-            best: The lowest cost in the run so far, in seconds. Programs that are much slower may be timed only once.
+            best_cost: The lowest cost in the run so far, in seconds. Programs that are much slower may be timed only
+                once.
         """
 
     def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Floats] | None:
@@ -225,20 +226,20 @@ class RunSettings(MeasureSettings, frozen=True):
         if not (self.prune_factor == 0 or self.prune_factor > 1):
             raise ValueError(f"prune_factor must be more than 1, or 0 to repeat all programs, not {self.prune_factor}")
 
-    def is_known(self, program_hash: str, measurements: MeasurementsByProgram, best: float) -> bool:
+    def is_known(self, program_hash: str, measurements: MeasurementsByProgram, best_cost: float) -> bool:
         """Check whether ``measurements`` contains a measurement of a program that this run can use.
 
-        A pruned measurement can be used only if this run would also prune the program, given ``best``, the run's lowest
-        cost so far, and one that is to be confirmed only if another run has done so.
+        A pruned measurement can be used only if this run would also prune the program, given ``best_cost``, the run's
+        lowest cost so far, and one that is to be confirmed only if another run has done so.
         """
         measurement = measurements.get(program_hash)
-        if measurement is None or (measurement.pruned and not measurement.cost > self.prune_factor * best):
+        if measurement is None or (measurement.pruned and not measurement.cost > self.prune_factor * best_cost):
             return False
-        return len(measurement.seconds) > self.repeat or not self.is_confirmed(measurement.cost, best)
+        return len(measurement.seconds) > self.repeat or not self.is_confirmed(measurement.cost, best_cost)
 
-    def is_confirmed(self, cost: float, best: float) -> bool:
+    def is_confirmed(self, cost: float, best_cost: float) -> bool:
         """Check whether a program with this ``cost`` is timed once more, given the run's lowest cost so far."""
-        return self.confirm and cost < best < math.inf
+        return self.confirm and cost < best_cost < math.inf
 
     def for_worker(self) -> RunSettings:
         """Return only the settings that a worker process needs, namely those that all kinds of measurement share."""

@@ -55,7 +55,7 @@ class FunctionMeasurer(Measurer):
         self._pool = WorkerPool(threads, memory_limit_mb=settings.memory_limit_mb)
         self._workload_and_message: tuple[Function, SetUpFunction] | None = None
 
-    def measure(self, space: Space, configs: Sequence[Config], best: float = math.inf) -> Iterator[Measurement]:
+    def measure(self, space: Space, configs: Sequence[Config], best_cost: float = math.inf) -> Iterator[Measurement]:
         self.acquire_machine()
         assert isinstance(space.workload, Function)
         set_up_message = self._make_set_up_message(space.workload)

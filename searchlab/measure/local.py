@@ -112,10 +112,10 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
         answer = self._request(space, message, self.settings.run_timeout * len(trials), messages.Remeasured)
         if isinstance(answer, Failed):
             raise CannotMeasure(answer.message)
-        if [len(readings) for readings in answer.seconds] != [rounds] * len(trials):
+        if [len(readings) for readings in answer.program_readings] != [rounds] * len(trials):
             self._run_pool.close()
             raise CannotMeasure("the running process did not send the requested times")
-        return answer.seconds
+        return answer.program_readings
 
     def check(self, space: Space, program_hash: str, seed: int) -> Failed | None:
         """Run a stored program on inputs drawn from ``seed``. Return its failure, or None if its result is right."""
@@ -130,12 +130,12 @@ class LocalMeasurer(BuildingMeasurer, Remeasurer):
         self._run_pool.prepare_processes(self._make_set_up(space), 1)
 
     def _run_programs(
-        self, space: Space, programs: dict[str, Built], best: float
+        self, space: Space, programs: dict[str, Built], best_cost: float
     ) -> AbstractContextManager[Callable[[str, float], Measurement]]:
-        def run(program_hash: str, best: float) -> Measurement:
+        def run(program_hash: str, best_cost: float) -> Measurement:
             built = programs[program_hash]
-            answer = self._request(space, messages.RunProgram(built.code, best), self.settings.run_timeout, Ran)
-            if isinstance(answer, Ran) and len(answer.seconds) > self.settings.repeat * (1 + self.settings.confirm):
+            answer = self._request(space, messages.RunProgram(built.code, best_cost), self.settings.run_timeout, Ran)
+            if isinstance(answer, Ran) and len(answer.readings) > self.settings.repeat * (1 + self.settings.confirm):
                 self._run_pool.close()
                 answer = Failed("crash", "the running process sent more times than requested")
             measurement = replace(

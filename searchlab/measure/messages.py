@@ -203,24 +203,24 @@ class RunProgram(NamedTuple):
     """Check and time a program on this machine. The answer is Ran.
 
     Attributes:
-        best: The time that the run's fastest program so far takes, in seconds.
+        best_cost: The time that the run's fastest program so far takes, in seconds.
     """
 
     code: Code
-    best: float
+    best_cost: float
 
 
 class Ran(_Answer, frozen=True):
     """A program ran and was timed.
 
     Attributes:
-        seconds: One reading per repeat.
+        readings: The times of the repeats, in seconds.
         pruned: Whether repeats were skipped because the program is slow.
         run_seconds: The time spent on checking and timing.
         check_seconds: The part of it until the first timing.
     """
 
-    seconds: Annotated[tuple[ExecutionSeconds, ...], msgspec.Meta(min_length=1)]
+    readings: Annotated[tuple[ExecutionSeconds, ...], msgspec.Meta(min_length=1)]
     pruned: bool
     run_seconds: StepSeconds
     check_seconds: StepSeconds = 0.0
@@ -248,22 +248,22 @@ class Remeasured(_Answer, frozen=True):
     """Programs were timed in turn.
 
     Attributes:
-        seconds: The readings of each program, one per round.
+        program_readings: The times of each program in seconds, one per round.
     """
 
-    seconds: list[tuple[ExecutionSeconds, ...]]
+    program_readings: list[tuple[ExecutionSeconds, ...]]
 
 
 class RunOn(NamedTuple):
     """Run a program on a fleet device. The answers are InputsReceived and then Ran, or else DeviceLost or DeviceUnfit.
 
     Attributes:
-        best: The time that the run's fastest program so far takes, in seconds.
+        best_cost: The time that the run's fastest program so far takes, in seconds.
     """
 
     address: Address
     code: Code
-    best: float
+    best_cost: float
 
 
 class DeviceLost(_Answer, frozen=True):
@@ -308,7 +308,7 @@ def measurement_of(answer: Ran | Failed, statistic: Statistic) -> Measurement:
     if isinstance(answer, Failed):
         return Measurement((), answer.failure, answer.message, run_seconds=answer.seconds)
     return Measurement(
-        answer.seconds,
+        answer.readings,
         run_seconds=answer.run_seconds,
         pruned=answer.pruned,
         statistic=statistic,

@@ -35,7 +35,7 @@ class RemoteRunner:
         self.cases = make_cases(self.workload, self.settings.check, error_factor=setup.error_factor)
 
     def run(
-        self, on_connected: Callable[[], None], address: Address, code: Code, best: float
+        self, on_connected: Callable[[], None], address: Address, code: Code, best_cost: float
     ) -> Ran | Failed | DeviceLost | DeviceUnfit:
         """Run a program on the device at ``address`` in the same way as :meth:`Runner.run`.
 
@@ -60,7 +60,7 @@ class RemoteRunner:
             return load
         on_connected()
         start = time.perf_counter()
-        answer = runner.run(load, code.packed, best)
+        answer = runner.run(load, code.packed, best_cost)
         if isinstance(answer, Failed) and answer.failure == "run_error":
             if SESSION_TIMEOUT_ERROR in answer.message:
                 return Failed("run_timeout", "the server ended its session", time.perf_counter() - start)

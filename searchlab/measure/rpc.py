@@ -145,12 +145,12 @@ class RpcMeasurer(BuildingMeasurer):
 
     @contextlib.contextmanager
     def _run_programs(
-        self, space: Space, programs: dict[str, Built], best: float
+        self, space: Space, programs: dict[str, Built], best_cost: float
     ) -> Iterator[Callable[[str, float], Measurement]]:
         tasks = [_DeviceTask(program_hash, built) for program_hash, built in programs.items()]
-        with _DeviceBatch(self._run_pool, self._setup, self._process_count, tasks, self.settings, best) as batch:
+        with _DeviceBatch(self._run_pool, self._setup, self._process_count, tasks, self.settings, best_cost) as batch:
 
-            def run(program_hash: str, best: float) -> Measurement:
+            def run(program_hash: str, best_cost: float) -> Measurement:
                 while program_hash not in batch.measurements:
                     batch.step()
                     self.measurements.update(batch.measurements)
@@ -168,7 +168,7 @@ class _DeviceBatch(JobBatch[_DeviceTask]):
     """The programs to run in a batch. While any are waiting, a device is requested for each idle process.
 
     Attributes:
-        best: The lowest cost in the run so far.
+        best_cost: The lowest cost in the run so far.
         measurements: The measurements of the programs that have run or failed, by program hash.
     """
 
@@ -179,11 +179,11 @@ class _DeviceBatch(JobBatch[_DeviceTask]):
         process_count: int,
         tasks: Sequence[_DeviceTask],
         settings: RpcSettings,
-        best: float,
+        best_cost: float,
     ) -> None:
         super().__init__(pool, set_up_message, process_count, tasks)
         self.settings = settings
-        self.best = best
+        self.best_cost = best_cost
         self.measurements: dict[str, Measurement] = {}
         self.tracker: Tracker | None = None
         self.request_count = 0
@@ -240,7 +240,7 @@ class _DeviceBatch(JobBatch[_DeviceTask]):
         self.request_count -= 1
         task, process = self.queue.popleft(), self.idle_processes.pop()
         task.address, task.connect_seconds = address, None
-        process.send(RunOn(address, task.built.code, self.best))
+        process.send(RunOn(address, task.built.code, self.best_cost))
         self.mark_busy(process, task, self.settings.connect_timeout)
 
     def _handle_lost_tracker(self, error: Exception) -> None:
@@ -310,5 +310,5 @@ class _DeviceBatch(JobBatch[_DeviceTask]):
             program=task.program_hash,
             connect_seconds=task.connect_seconds or 0.0,
         )
-        self.best = min(self.best, measurement.cost)
+        self.best_cost = min(self.best_cost, measurement.cost)
         self.measurements[task.program_hash] = measurement

@@ -51,11 +51,11 @@ class LoadedProgram(NamedTuple):
 
     module: tvm.runtime.Module
     inputs: Sequence[tvm.runtime.Tensor]
-    results: Sequence[tvm.runtime.Tensor]
+    outputs: Sequence[tvm.runtime.Tensor]
 
     @property
     def arguments(self) -> list[tvm.runtime.Tensor]:
-        return [*self.inputs, *self.results]
+        return [*self.inputs, *self.outputs]
 
 
 class Timing(NamedTuple):
@@ -65,7 +65,7 @@ class Timing(NamedTuple):
         pruned: Whether it was not timed again because it is slow.
     """
 
-    seconds: tuple[float, ...]
+    readings: tuple[float, ...]
     pruned: bool = False
 
 
@@ -120,31 +120,36 @@ class Timer:
                 execution_count = math.ceil(max(1.6 * execution_count, 1.1 * execution_count * min_ms / elapsed_ms))
         return tuple(readings)
 
-    def time_or_prune(self, program: LoadedProgram, first_seconds: float | None, limit_seconds: float) -> Timing:
-        """Time a program ``repeat`` times, unless two readings show that it takes more than ``limit_seconds``.
+    def time_or_prune(self, program: LoadedProgram, execution_seconds: float | None, limit_seconds: float) -> Timing:
+        """Time a program ``repeat`` times, unless it twice takes more than ``limit_seconds``.
 
-        ``first_seconds`` is the time of its first execution, or None if it has not been executed or the time includes
-        more than the execution.
+        ``execution_seconds`` is the time of its checked execution, or None if it has not been executed or the time
+        includes more than the execution. Then, the first reading shows whether the program may be slow.
         """
         repeat = self.settings.repeat
-        if first_seconds is None:
-            if repeat == 1 or math.isinf(limit_seconds):
-                return Timing(self.time(program, repeat))
-            first_readings = self.time(program, 1)
-            if first_readings[0] <= limit_seconds:
-                return Timing(first_readings + self.time(program, repeat - 1))
-            fastest_seconds = min(*first_readings, *self.time(program, 1, 0))
-        elif first_seconds <= limit_seconds:
-            return Timing(self.time(program, repeat))
-        else:
-            fastest_seconds = first_seconds
-            if first_seconds >= COLD_SECONDS:
-                fastest_seconds = min(first_seconds, self.execute(program))
-            if fastest_seconds < COLD_SECONDS:  # too short for the first execution to count, since caches are cold
-                fastest_seconds = min(self.time(program, 2, 0))
-        if fastest_seconds > limit_seconds:
-            return Timing((fastest_seconds,), pruned=True)
-        return Timing(self.time(program, repeat))
+        readings: tuple[float, ...] = ()
+        fastest_seconds = execution_seconds
+        if execution_seconds is None and repeat > 1 and limit_seconds < math.inf:
+            readings = self.time(program, 1)
+            fastest_seconds = readings[0]
+        if fastest_seconds is not None and fastest_seconds > limit_seconds:
+            if readings:
+                fastest_seconds = min(*readings, *self.time(program, 1, 0))
+            else:
+                fastest_seconds = self._time_again(program, fastest_seconds)
+            if fastest_seconds > limit_seconds:
+                return Timing((fastest_seconds,), pruned=True)
+            readings = ()
+        return Timing(readings + self.time(program, repeat - len(readings)))
+
+    def _time_again(self, program: LoadedProgram, execution_seconds: float) -> float:
+        """Return the shorter time in seconds of an execution and another one, or of two readings if these are brief."""
+        fastest_seconds = execution_seconds
+        if fastest_seconds >= COLD_SECONDS:
+            fastest_seconds = min(fastest_seconds, self.execute(program))
+        if fastest_seconds < COLD_SECONDS:  # too brief for an execution to count, since caches are cold
+            fastest_seconds = min(self.time(program, 2, 0))
+        return fastest_seconds
 
 
 def _make_flush_options(device: tvm.runtime.Device) -> dict[str, Any]:
@@ -193,32 +198,33 @@ class Runner:
         def copy_to_device(inputs: dict[str, Array]) -> dict[str, tvm.runtime.Tensor]:
             return {name: tvm.runtime.tensor(value, device) for name, value in inputs.items()}
 
-        self.timing_inputs = copy_to_device(self.cases.timing.inputs)
-        self.check_inputs = copy_to_device(self.cases.check.inputs) if self.cases.check else {}
+        self.timing_inputs = copy_to_device(self.cases.timed_case.inputs)
+        self.check_inputs = copy_to_device(self.cases.checked_case.inputs) if self.cases.checked_case else {}
         # Inputs are compared with their original content only on this machine's CPU, where this is cheap.
-        self.guards_inputs = is_on_cpu and self.cases.check is not None
+        self.guards_inputs = is_on_cpu and self.cases.checked_case is not None
         # The current program's packed inputs, each with its name and a copy of its original content:
         self.packed_inputs: list[tuple[str, tvm.runtime.Tensor, Array]] = []
         # Results are first filled with NaN or an impossible number, to reveal elements that a program does not write.
-        self.unwritten_values = [array.unwritten() for array in workload.arguments[-workload.results :]]
-        self.results = [tvm.runtime.tensor(value, device) for value in self.unwritten_values]
+        self.unwritten_values = [array.unwritten() for array in workload.arguments[-workload.result_count :]]
+        self.outputs = [tvm.runtime.tensor(value, device) for value in self.unwritten_values]
         # Before a program is timed, they are filled with values that it cannot recognise as such.
-        self.wrong_values = [make_wrong_values(expected) for expected in self.cases.timing.expected_results]
-        self.spare_results = [tvm.runtime.tensor(value, device) for value in self.unwritten_values]
+        self.wrong_values = [make_wrong_values(expected) for expected in self.cases.timed_case.expected_results]
+        self.spare_outputs = [tvm.runtime.tensor(value, device) for value in self.unwritten_values]
         start_tvm_threads()  # so that the time for starting them is not charged to the first program
         # Kept until the next modules are loaded: unloading a failed kernel can end the process before it has answered.
         self.modules: list[tvm.runtime.Module] = []
 
-    def run(self, load: Callable[[], tvm.runtime.Module], packed: Packed, best: float = math.inf) -> Ran | Failed:
+    def run(self, load: Callable[[], tvm.runtime.Module], packed: Packed, best_cost: float = math.inf) -> Ran | Failed:
         """Pack the arguments that a program takes ``packed``, check the program's result, and time the program.
 
         ``load`` is a function that loads the program. If the checked run, or else the first repeat, takes more than
-        ``prune_factor`` times ``best`` (in seconds), and further readings confirm this, the program is pruned: it is
-        not timed again. If it is faster than ``best``, it is timed once more where the settings say so (``confirm``).
+        ``prune_factor`` times ``best_cost`` (in seconds), and further readings confirm this, the program is pruned: it
+        is not timed again. If it is faster than ``best_cost``, it is timed once more where the settings say so
+        (``confirm``).
         """
         start = time.perf_counter()
         try:
-            answer = self._check_and_time(load, packed, best)
+            answer = self._check_and_time(load, packed, best_cost)
             answer = self._restore_inputs() or answer
         except Exception as error:  # a candidate may raise anything
             answer = Failed("run_error", add_memory_limit(error_text(error), self.settings.memory_limit_mb))
@@ -228,56 +234,56 @@ class Runner:
         if isinstance(answer, Failed):
             return msgspec.structs.replace(answer, seconds=seconds)
         timing, check_seconds = answer
-        return Ran(timing.seconds, timing.pruned, seconds, check_seconds)
+        return Ran(timing.readings, timing.pruned, seconds, check_seconds)
 
     def _check_and_time(
-        self, load: Callable[[], tvm.runtime.Module], packed: Packed, best: float
+        self, load: Callable[[], tvm.runtime.Module], packed: Packed, best_cost: float
     ) -> tuple[Timing, float] | Failed:
         """Return the readings, and the time in seconds until the first of them, or how the program failed."""
         start = time.perf_counter()
-        limit_seconds = self.settings.prune_factor * best if self.settings.prune_factor else math.inf
+        limit_seconds = self.settings.prune_factor * best_cost if self.settings.prune_factor else math.inf
         (module,) = self.modules = [load()]
         self.packed_inputs = []
         program = self._prepare_program(module, packed, self.timing_inputs)
-        first_seconds = None
-        if self.cases.check:
-            _fill_results(self.results, self.unwritten_values)
+        execution_seconds = None
+        if self.cases.checked_case:
+            _fill_outputs(self.outputs, self.unwritten_values)
             elapsed = self.timer.execute(self._prepare_program(module, packed, self.check_inputs))
-            first_seconds = elapsed if self.is_local else None
-            if error := self.cases.check.describe_error(result.numpy() for result in self.results):
+            execution_seconds = elapsed if self.is_local else None
+            if error := self.cases.checked_case.describe_error(output.numpy() for output in self.outputs):
                 return Failed("wrong_answer", error)
-        _fill_results(self.results, self.wrong_values)
+        _fill_outputs(self.outputs, self.wrong_values)
         check_seconds = time.perf_counter() - start
-        timing = self._time_and_confirm(program, first_seconds, limit_seconds, best)
-        for seconds in timing.seconds:
-            if not self._is_plausible(seconds):
-                return Failed("run_error", self._describe_implausible(seconds))
-        error = self._describe_error(self.results)
-        if not error and not timing.pruned and self.cases.check:
-            error = self._check_single_executions(program, min(timing.seconds))
+        timing = self._time_and_confirm(program, execution_seconds, limit_seconds, best_cost)
+        for reading in timing.readings:
+            if not self._is_plausible(reading):
+                return Failed("run_error", self._describe_implausible(reading))
+        error = self._describe_error(self.outputs)
+        if not error and not timing.pruned and self.cases.checked_case:
+            error = self._check_single_executions(program, min(timing.readings))
         if error:
             return Failed("wrong_answer", f"when it was executed again, {error}")
         return timing, check_seconds
 
     def _time_and_confirm(
-        self, program: LoadedProgram, first_seconds: float | None, limit_seconds: float, best: float
+        self, program: LoadedProgram, execution_seconds: float | None, limit_seconds: float, best_cost: float
     ) -> Timing:
         """Time a program, and once more if it is to be confirmed or the clock has measured an impossible time."""
-        timing = self.timer.time_or_prune(program, first_seconds, limit_seconds)
-        seconds = timing.seconds
-        if self.settings.is_confirmed(compute_cost(seconds, None, self.settings.statistic), best):
-            seconds += self.timer.time(program, len(seconds))
-        if not all(map(self._is_plausible, seconds)):  # for example, because this machine was suspended
-            seconds = self.timer.time(program, len(seconds))
-        return Timing(seconds, timing.pruned)
+        timing = self.timer.time_or_prune(program, execution_seconds, limit_seconds)
+        readings = timing.readings
+        if self.settings.is_confirmed(compute_cost(readings, None, self.settings.statistic), best_cost):
+            readings += self.timer.time(program, len(readings))
+        if not all(map(self._is_plausible, readings)):  # for example, because this machine was suspended
+            readings = self.timer.time(program, len(readings))
+        return Timing(readings, timing.pruned)
 
-    def _is_plausible(self, seconds: float) -> bool:
-        return 0 < seconds <= self.settings.run_timeout
+    def _is_plausible(self, reading: float) -> bool:
+        return 0 < reading <= self.settings.run_timeout
 
-    def _describe_implausible(self, seconds: float) -> str:
-        if seconds <= 0:
-            return f"the clock measured {seconds} s; increase number or min_repeat_ms"
-        return f"the clock measured {seconds:g} s twice, but run_timeout is {self.settings.run_timeout:g} s"
+    def _describe_implausible(self, reading: float) -> str:
+        if reading <= 0:
+            return f"the clock measured {reading} s; increase number or min_repeat_ms"
+        return f"the clock measured {reading:g} s twice, but run_timeout is {self.settings.run_timeout:g} s"
 
     def remeasure(self, codes: Sequence[Code], rounds: int) -> Remeasured | Failed:
         """Time each program once per round. The programs take turns, and each round begins with the next program.
@@ -291,18 +297,18 @@ class Runner:
                 self._prepare_program(module, code.packed, self.timing_inputs)
                 for module, code in zip(self.modules, codes, strict=True)
             ]
-            readings: list[list[float]] = [[] for _ in programs]
+            program_readings: list[list[float]] = [[] for _ in programs]
             for round_number in range(rounds):
                 for i in range(len(programs)):
                     index = (round_number + i) % len(programs)
                     if round_number == 0:
-                        _fill_results(self.results, self.wrong_values)
-                    readings[index] += self.timer.time(programs[index], 1)
-                    if round_number == 0 and (problem := self._describe_error(self.results)):
+                        _fill_outputs(self.outputs, self.wrong_values)
+                    program_readings[index] += self.timer.time(programs[index], 1)
+                    if round_number == 0 and (problem := self._describe_error(self.outputs)):
                         return Failed("wrong_answer", problem)
         except Exception as error:
             return Failed("run_error", error_text(error))
-        return self._restore_inputs() or Remeasured([tuple(seconds) for seconds in readings])
+        return self._restore_inputs() or Remeasured([tuple(readings) for readings in program_readings])
 
     def _prepare_program(
         self, module: tvm.runtime.Module, packed: Packed, inputs: dict[str, tvm.runtime.Tensor]
@@ -312,7 +318,7 @@ class Runner:
         if self.guards_inputs:
             for name in tensors_by_name.keys() & packed:
                 self.packed_inputs += [(f"{name}, packed", tensor, tensor.numpy()) for tensor in tensors_by_name[name]]
-        return LoadedProgram(module, [t for tensors in tensors_by_name.values() for t in tensors], self.results)
+        return LoadedProgram(module, [t for tensors in tensors_by_name.values() for t in tensors], self.outputs)
 
     def _check_single_executions(self, program: LoadedProgram, fastest_reading: float) -> str | None:
         """Return a description of what is wrong if a program's single executions are wrong or slower than its readings.
@@ -321,26 +327,26 @@ class Runner:
         To be sure that there is no result yet, another array, filled with wrong values, receives it. The program is
         executed repeatedly only while it is too slow. ``fastest_reading`` is its fastest reading, in seconds.
         """
-        spare_program = program._replace(results=self.spare_results)
+        spare_program = program._replace(outputs=self.spare_outputs)
         fastest_seconds, total_seconds = math.inf, 0.0
         for count in range(MAX_SINGLE_EXECUTIONS):
             if count >= 3 and total_seconds > ENOUGH_EXECUTION_SECONDS:
                 break
             if fastest_reading < WARM_SECONDS:
                 self.timer.execute(program)
-            _fill_results(self.spare_results, self.wrong_values)
+            _fill_outputs(self.spare_outputs, self.wrong_values)
             seconds = self.timer.execute(spare_program)
             fastest_seconds, total_seconds = min(fastest_seconds, seconds), total_seconds + seconds
-            if error := self._describe_error(self.spare_results):
+            if error := self._describe_error(self.spare_outputs):
                 return error
             if self._is_within_allowance(fastest_seconds, fastest_reading):
                 return None
         # Other processes may delay every call, for example by using the GPU in turn. If so, they also delay executions
         # that find their result.
-        results = [result.numpy() for result in self.spare_results]
+        computed_values = [output.numpy() for output in self.spare_outputs]
         repeated_seconds = math.inf
         for _ in range(3):
-            _fill_results(self.spare_results, results)
+            _fill_outputs(self.spare_outputs, computed_values)
             repeated_seconds = min(repeated_seconds, self.timer.execute(spare_program))
         if self._is_within_allowance(fastest_seconds, repeated_seconds):
             return None
@@ -357,9 +363,9 @@ class Runner:
         """If the program has overwritten an input, restore the input and return the failure; otherwise, return None."""
         if not self.guards_inputs:
             return None
-        assert self.cases.check
-        inputs = [(name, tensor, self.cases.check.inputs[name]) for name, tensor in self.check_inputs.items()]
-        inputs += [(name, tensor, self.cases.timing.inputs[name]) for name, tensor in self.timing_inputs.items()]
+        assert self.cases.checked_case
+        inputs = [(name, tensor, self.cases.checked_case.inputs[name]) for name, tensor in self.check_inputs.items()]
+        inputs += [(name, tensor, self.cases.timed_case.inputs[name]) for name, tensor in self.timing_inputs.items()]
         overwritten_names = []
         for name, tensor, original in inputs + self.packed_inputs:
             if not np.array_equal(tensor.numpy().view(np.uint8), original.view(np.uint8)):
@@ -369,10 +375,10 @@ class Runner:
             return Failed("wrong_answer", f"the program writes to its input {overwritten_names[0]}")
         return None
 
-    def _describe_error(self, results: Sequence[tvm.runtime.Tensor]) -> str | None:
-        return self.cases.timing.describe_error(result.numpy() for result in results)
+    def _describe_error(self, outputs: Sequence[tvm.runtime.Tensor]) -> str | None:
+        return self.cases.timed_case.describe_error(output.numpy() for output in outputs)
 
 
-def _fill_results(results: Sequence[tvm.runtime.Tensor], values: Sequence[Array]) -> None:
-    for result, value in zip(results, values, strict=False):  # there are no values if results are not checked
-        result.copyfrom(value)
+def _fill_outputs(outputs: Sequence[tvm.runtime.Tensor], values: Sequence[Array]) -> None:
+    for output, value in zip(outputs, values, strict=False):  # there are no values if results are not checked
+        output.copyfrom(value)

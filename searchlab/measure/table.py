@@ -205,13 +205,13 @@ class TableMeasurer(Measurer):
         self._seed = seed
         self._has_warned = False
 
-    def measure(self, space: Space, configs: Sequence[Config], best: float = math.inf) -> Iterator[Measurement]:
+    def measure(self, space: Space, configs: Sequence[Config], best_cost: float = math.inf) -> Iterator[Measurement]:
         table = self._load_table(space)
         for config in configs:
             measurement = table.find_measurement(config) or self._use_nearest(table, config)
             if self.settings.noise:
-                measurement = self._resample(config, measurement, best)
-            best = min(best, measurement.cost)
+                measurement = self._resample(config, measurement, best_cost)
+            best_cost = min(best_cost, measurement.cost)
             yield measurement
 
     def extract(self, space: Space, features: str, configs: Sequence[Config]) -> list[Floats]:
@@ -317,7 +317,7 @@ class TableMeasurer(Measurer):
             )
         return replace(table.measurements[table.config_index.find_nearest(config)], nearest=True)
 
-    def _resample(self, config: Config, measurement: Measurement, best: float) -> Measurement:
+    def _resample(self, config: Config, measurement: Measurement, best_cost: float) -> Measurement:
         """Return ``measurement`` with repeats drawn from its own, more of them if it is to be confirmed."""
         if len(measurement.seconds) < 2:
             return measurement
@@ -325,7 +325,7 @@ class TableMeasurer(Measurer):
         repeat_count = len(measurement.seconds)
         sampled_seconds = tuple(measurement.seconds[i] for i in rng.integers(repeat_count, size=repeat_count))
         resampled = replace(measurement, seconds=sampled_seconds)
-        if not (self.settings.confirm and resampled.cost < best < math.inf):
+        if not (self.settings.confirm and resampled.cost < best_cost < math.inf):
             return resampled
         sampled_seconds += tuple(measurement.seconds[i] for i in rng.integers(repeat_count, size=repeat_count))
         timing_seconds = measurement.run_seconds - measurement.check_seconds

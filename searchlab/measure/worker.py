@@ -81,14 +81,14 @@ class Workbench:
                 return self.build(config)
             case messages.Extract(features, configs):
                 return self.extract(features, configs)
-            case messages.RunProgram(code, best):
-                return self.runner.run(partial(load_objects, code.objects), code.packed, best)
+            case messages.RunProgram(code, best_cost):
+                return self.runner.run(partial(load_objects, code.objects), code.packed, best_cost)
             case messages.Call(config, repeat):
                 return self.call(config, repeat)
             case messages.Remeasure(codes, rounds):
                 return self.runner.remeasure(codes, rounds)
-            case messages.RunOn(address, code, best):
-                return self.remote_runner.run(lambda: self.send(messages.InputsReceived()), address, code, best)
+            case messages.RunOn(address, code, best_cost):
+                return self.remote_runner.run(lambda: self.send(messages.InputsReceived()), address, code, best_cost)
         assert_never(message)
 
     def set_up(self, message: SetUp) -> messages.Ready | messages.Broken:
@@ -167,12 +167,12 @@ def describe_with_line(error: BaseException, prefix: str = "") -> str:
     return shorten_text(f"{prefix}{type(error).__name__}: {text_of(error)}{suffix}")
 
 
-def parse_costs(result: Any, unit: str) -> list[float]:
+def parse_costs(returned_value: Any, unit: str) -> list[float]:
     """Return the costs of what a function has returned: a number, several repeats, or either as ``{"seconds": ...}``.
 
     Raises SearchlabError if it has returned anything else.
     """
-    value = plain(result)
+    value = plain(returned_value)
     key = "seconds" if unit == RUNS else "value"
     if isinstance(value, Mapping):
         value = value.get(key)
@@ -180,15 +180,15 @@ def parse_costs(result: Any, unit: str) -> list[float]:
     for number in value if isinstance(value, list) and value else [value]:
         if isinstance(number, bool) or not isinstance(number, int | float):
             raise SearchlabError(
-                f"the function returned {result!r:.200}; it must return {key}: a number, a list of numbers, or a "
-                f"mapping with the key {key!r}"
+                f"the function returned {returned_value!r:.200}; it must return {key}: a number, a list of numbers, or "
+                f"a mapping with the key {key!r}"
             )
         costs.append(cost_of_value(number, unit))
         if not 1e-15 < costs[-1] < 1e15:  # the limits of logs
             requirement = "values must be finite"
             if unit == RUNS:
                 requirement = "costs must be positive and finite; for other numbers, use searchlab.minimize or maximize"
-            raise SearchlabError(f"the function returned {result!r:.200}; {requirement}")
+            raise SearchlabError(f"the function returned {returned_value!r:.200}; {requirement}")
     return costs
 
 

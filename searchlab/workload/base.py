@@ -144,7 +144,7 @@ class Workload(ABC):
         return ""
 
     @property
-    def results(self) -> int:
+    def result_count(self) -> int:
         """The number of results, which are the last arguments."""
         return 1
 
@@ -172,7 +172,7 @@ class Workload(ABC):
                 if argument.is_float
                 else self.integers(rng, argument)
             )
-            for argument in self.arguments[: -self.results]
+            for argument in self.arguments[: -self.result_count]
         }
 
     def integers(self, rng: np.random.Generator, argument: Argument) -> Array:
@@ -180,12 +180,12 @@ class Workload(ABC):
         small_types = ("int8", "uint8", "int16", "uint16")
         if argument.dtype not in small_types:
             return rng.integers(0, 2, size=argument.shape).astype(argument.dtype)
-        if any(result.dtype in small_types for result in self.arguments[-self.results :]):
+        if any(result.dtype in small_types for result in self.arguments[-self.result_count :]):
             low, high = (-8, 7) if argument.dtype in ("int8", "int16") else (0, 1)
         else:
             type_limits = np.iinfo(argument.dtype)
             terms = max(
-                1, self.flops // (2 * min(math.prod(result.shape) for result in self.arguments[-self.results :]))
+                1, self.flops // (2 * min(math.prod(result.shape) for result in self.arguments[-self.result_count :]))
             )
             max_magnitude = math.isqrt((2**31 - 1) // terms)
             low, high = max(int(type_limits.min), -max_magnitude), min(int(type_limits.max), max_magnitude)
@@ -203,12 +203,14 @@ class Workload(ABC):
         Returns:
             The inputs, or None if the results are not whole numbers, or are integers in any case.
         """
-        operands = self.arguments[: -self.results]
-        result_types = [np.dtype(argument.dtype) for argument in self.arguments[-self.results :] if argument.is_float]
+        operands = self.arguments[: -self.result_count]
+        result_types = [
+            np.dtype(argument.dtype) for argument in self.arguments[-self.result_count :] if argument.is_float
+        ]
         if not result_types or not any(argument.is_float for argument in operands):
             return None
         max_exact = min(2.0 ** (ml_dtypes.finfo(dtype).nmant + 1) for dtype in result_types)  # type: ignore[no-untyped-call]
-        has_few_results = min(math.prod(argument.shape) for argument in self.arguments[-self.results :]) < 64
+        has_few_results = min(math.prod(argument.shape) for argument in self.arguments[-self.result_count :]) < 64
         best_attempt: tuple[int, dict[str, Array]] | None = None
         for attempt in range(8 if has_few_results else 1):  # a few results may all be 0, for example because of a ReLU
             inputs = self._signs(np.random.default_rng([seed, attempt]), 1.0)
@@ -232,7 +234,7 @@ class Workload(ABC):
     def _signs(self, rng: np.random.Generator, density: float) -> dict[str, Array]:
         """Return operands of 1 and -1, a fraction of which, ``1 - density``, is replaced with 0."""
         operands: dict[str, Array] = {}
-        for argument in self.arguments[: -self.results]:
+        for argument in self.arguments[: -self.result_count]:
             if argument.is_float:
                 values = 2.0 * rng.integers(0, 2, size=argument.shape) - 1
                 operands[argument.name] = np.where(rng.random(argument.shape) < density, values, 0).astype(

@@ -76,7 +76,7 @@ class Fused(Product):
 
     def operands(self, result: tuple[int, ...], channels: int) -> dict[str, tuple[int, ...]]:
         product, *operands, out = self.elementwise.arguments
-        if not product.shape == out.shape == result or out.dtype != self.out_dtype or self.elementwise.results > 1:
+        if not product.shape == out.shape == result or out.dtype != self.out_dtype or self.elementwise.result_count > 1:
             raise SearchlabError(f"the operations of {self} do not apply to a product of the shape {result}")
         return {operand.name: operand.shape for operand in operands}
 

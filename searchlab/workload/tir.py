@@ -150,7 +150,7 @@ class Tir(Workload):
         return f"{self.name}@{self.digest}"
 
     @property
-    def results(self) -> int:
+    def result_count(self) -> int:
         return self.outputs
 
     @property
@@ -210,7 +210,7 @@ class Tir(Workload):
         results = self._run(self._reference_program, inputs)
         return tuple(
             result.astype(argument.dtype, copy=False)
-            for result, argument in zip(results, self.arguments[-self.results :], strict=True)
+            for result, argument in zip(results, self.arguments[-self.result_count :], strict=True)
         )
 
     @cached_property
@@ -227,7 +227,9 @@ class Tir(Workload):
     @cached_property
     def _float64_program(self) -> Any:
         """The program with float64 for all floating-point types; None if it does not compile or is not more exact."""
-        if not all(argument.is_float and argument.dtype != "float64" for argument in self.arguments[-self.results :]):
+        if not all(
+            argument.is_float and argument.dtype != "float64" for argument in self.arguments[-self.result_count :]
+        ):
             return None
         try:
             return compile_for_cpu(to_float64(self.prim_func()))
@@ -239,7 +241,9 @@ class Tir(Workload):
         inputs = self.inputs()
         results = self._run(program, inputs)
         results_over_ones = self._run(program, inputs, lambda argument: np.ones(argument.shape).astype(argument.dtype))
-        for argument, first, second in zip(self.arguments[-self.results :], results, results_over_ones, strict=True):
+        for argument, first, second in zip(
+            self.arguments[-self.result_count :], results, results_over_ones, strict=True
+        ):
             if first.tobytes() != second.tobytes() and not np.array_equal(first, second, equal_nan=argument.is_float):
                 raise SearchlabError(
                     f"the function {self.name} does not write to every element of its result {argument.name}, or "
@@ -273,7 +277,7 @@ class Tir(Workload):
         operand_tensors = [tvm.runtime.tensor(operand) for operand in operands]
         result_tensors = [
             tvm.runtime.tensor(initialize(argument._replace(dtype=compute_dtype(argument.dtype))))
-            for argument in self.arguments[-self.results :]
+            for argument in self.arguments[-self.result_count :]
         ]
         program(*operand_tensors, *result_tensors)
         for name, tensor, operand in zip(inputs, operand_tensors, operands, strict=True):
@@ -295,7 +299,7 @@ class Tir(Workload):
         Comput. 2019).
         """
         rtol = atol = 0.0
-        arguments = self.arguments[-self.results :]
+        arguments = self.arguments[-self.result_count :]
         for seed in range(math.ceil(MIN_ERROR_COUNT / min(argument.elements for argument in arguments))):
             inputs = self.inputs(seed)
             expected_results = self.reference(inputs)

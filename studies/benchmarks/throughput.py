@@ -66,7 +66,7 @@ def measure_floor(space: Space, configs: Sequence[Config], cores: int) -> dict[s
     built = [to_objects(compile_program(space.schedule(config).mod, space.target)) for config in configs]
     build_seconds = time.perf_counter() - start
     start = time.perf_counter()
-    programs = (LoadedProgram(load_objects(objects), inputs, runner.results) for objects in built)
+    programs = (LoadedProgram(load_objects(objects), inputs, runner.outputs) for objects in built)
     costs = [float(np.median(runner.timer.time(program, EQUAL.repeat))) for program in programs]
     run_seconds = time.perf_counter() - start
     return {

@@ -57,7 +57,7 @@ def test_a_converted_workload_equals_the_original() -> None:
 
 def test_several_results_and_a_twin_are_checked() -> None:
     workload = parse_workload(f"tir:{FILE}:scaled")
-    assert isinstance(workload, Tir) and workload.results == 2 and workload.terms == 16
+    assert isinstance(workload, Tir) and workload.result_count == 2 and workload.terms == 16
     total, scaled = workload.reference(inputs := workload.inputs())
     np.testing.assert_allclose(total, inputs["x"].sum(axis=1), rtol=1e-5)
     assert scaled.shape == (4, 16)

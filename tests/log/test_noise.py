@@ -149,7 +149,7 @@ class Scripted(Remeasurer):
         self.times = times
         self.requested: list[int] = []
 
-    def measure(self, space, configs, best=math.inf):  # type: ignore[no-untyped-def]
+    def measure(self, space, configs, best_cost=math.inf):  # type: ignore[no-untyped-def]
         raise AssertionError
 
     def remeasure(self, space, trials, rounds):  # type: ignore[no-untyped-def]

@@ -40,7 +40,7 @@ def chase_seconds(**settings: object) -> tuple[float, ...]:
     runner = Runner(CHASE, LocalSettings(check=False, **settings).for_worker(), tvm.cpu())  # type: ignore[arg-type]
     program = tvm.IRModule({"main": chase.with_attr("global_symbol", "main")})
     module = load_objects(to_objects(compile_program(program, resolve_target("native"))))
-    return runner.timer.time(LoadedProgram(module, list(runner.timing_inputs.values()), runner.results), 5)
+    return runner.timer.time(LoadedProgram(module, list(runner.timing_inputs.values()), runner.outputs), 5)
 
 
 def test_cold_arguments_come_from_memory() -> None:

@@ -27,7 +27,7 @@ def test_only_a_program_faster_than_the_best_is_confirmed(native: Target, tmp_pa
     with LocalMeasurer(settings, native, {}, 1) as local:
         first, best, slow = local.measure(space, configs)
         assert [len(m.seconds) for m in (first, best, slow)] == [2, 4, 1]
-        (again,) = local.measure(space, configs[1:2], best=0.1)
+        (again,) = local.measure(space, configs[1:2], best_cost=0.1)
         assert again.reused and again.seconds == best.seconds
 
 
