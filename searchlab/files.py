@@ -229,11 +229,6 @@ def _warn_skipped(problems: list[str]) -> None:
         warn(f"skipped: {unshown_count:,} more files that cannot be read")
 
 
-def temporary_path_of(path: Path) -> Path:
-    """Return a new path for the content that will replace ``path``. Directory listings and searches hide it."""
-    return path.with_name(f".{uuid.uuid4().hex}.part")
-
-
 @contextmanager
 def replace_file(path: str | Path, *, under: Path | None = None, durable: bool = False) -> Iterator[BinaryIO]:
     """Open a new file that replaces ``path`` when the context ends without an error, and is removed otherwise.
@@ -250,7 +245,7 @@ def replace_file(path: str | Path, *, under: Path | None = None, durable: bool =
         SearchlabError: If the file cannot be written, for example because the disk is full.
     """
     path = Path(path)
-    temporary_path = temporary_path_of(path)
+    temporary_path = path.with_name(f".{uuid.uuid4().hex}.part")  # hidden from listings and searches
     try:
         if under is not None:
             resolve_inside(path.parent, under)

@@ -95,5 +95,5 @@ class Journal(Generic[Entry]):
     def _write(self, line: msgspec.Struct, position: int) -> int:
         data = msgspec.json.encode(line) + b"\n"
         self._file.write(data, position)
-        self._file.sync(position + len(data))
+        self._file.sync()
         return position + len(data)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import time
@@ -12,14 +11,11 @@ from pathlib import Path
 from typing import IO
 
 from ..errors import SearchlabError
-from ..files import check_regular, make_write_error, open_file, sync_directory, temporary_path_of
+from ..files import check_regular, make_write_error, open_file, replace_file
 from ..machine.scratch import NO_LOCK_ERRORS
 
 LOCK_TIMEOUT = 0.5
 """How long to wait for a lock, in seconds, since :func:`is_locked` may hold it briefly."""
-
-COPY_CHUNK_SIZE = 1 << 26
-"""The number of bytes to copy at a time. Linux reads at most 2,147,479,552 at once, see read(2)."""
 
 
 class LogBusy(SearchlabError):
@@ -79,24 +75,23 @@ class LeasedFile:
                         f"here, but no trial is lost; execute each run in only one place"
                     )
                 return
-            if not is_in_place or os.fstat(self._descriptor).st_size != self.size:
+            with open(self._descriptor, "rb", closefd=False) as original:
+                original.seek(0)
+                data = original.read(size)
+            status = os.fstat(self._descriptor)
+            if not is_in_place or status.st_size != self.size:
                 raise self._busy_error()
-            partial_path = temporary_path_of(self._path)
-            new_descriptor = os.open(
-                partial_path, os.O_RDWR | os.O_CREAT | os.O_EXCL, os.fstat(self._descriptor).st_mode & 0o777
-            )
+            new_descriptor = os.dup(self._descriptor)
             try:
-                _copy(self._descriptor, new_descriptor, size)
-                os.fsync(new_descriptor)
-                _lock_if_supported(new_descriptor)
-                os.replace(partial_path, os.path.realpath(self._path))
-            except BaseException:
+                with replace_file(os.path.realpath(self._path), durable=True) as copy:
+                    os.fchmod(copy.fileno(), status.st_mode & 0o777)
+                    copy.write(data)
+                    _lock_if_supported(copy)
+                    os.dup2(copy.fileno(), new_descriptor, inheritable=False)  # keeps the lock
+                os.dup2(new_descriptor, self._descriptor, inheritable=False)  # unlocks the original
+                self._has_created_file = True
+            finally:
                 os.close(new_descriptor)
-                partial_path.unlink(missing_ok=True)
-                raise
-            os.close(self._descriptor)
-            self._descriptor, self._has_created_file = new_descriptor, True
-            sync_directory(self._path.parent)
 
     def write(self, new_bytes: bytes, end_position: int) -> None:
         """Write ``new_bytes`` after the file's first ``end_position`` bytes, discarding the rest.
@@ -108,21 +103,20 @@ class LeasedFile:
             LogBusy, LogTakenOver: See :meth:`take_over`.
         """
         with self._converting_errors():
-            self.take_over(end_position)
-            self._check_size(end_position)
-            _write_at(self._descriptor, new_bytes, end_position)
+            if new_bytes:
+                self.take_over(end_position)
+            if (size := os.fstat(self._descriptor).st_size) < end_position:
+                raise LogTruncated(
+                    f"the log {self._path} was cut to {size:,} bytes by another process while its run continued"
+                )
+            while new_bytes:
+                written_size = os.pwrite(self._descriptor, new_bytes, end_position)
+                new_bytes, end_position = new_bytes[written_size:], end_position + written_size
 
-    def sync(self, end_position: int) -> None:
-        """Force the file to disk. Raises LogTruncated if it has become shorter than ``end_position`` bytes."""
+    def sync(self) -> None:
+        """Force the file to disk."""
         with self._converting_errors():
-            self._check_size(end_position)
             os.fsync(self._descriptor)
-
-    def _check_size(self, end_position: int) -> None:
-        if (size := os.fstat(self._descriptor).st_size) < end_position:
-            raise LogTruncated(
-                f"the log {self._path} was cut to {size:,} bytes by another process while its run continued"
-            )
 
     @contextmanager
     def _converting_errors(self) -> Iterator[None]:
@@ -147,23 +141,6 @@ class LeasedFile:
 
     def _busy_error(self) -> LogBusy:
         return LogBusy(f"another process is writing {self._path}; wait for it to finish, or choose a different log")
-
-
-def _write_at(descriptor: int, data: bytes, position: int) -> None:
-    written_size = 0
-    while written_size < len(data):
-        written_size += os.pwrite(descriptor, data[written_size:], position + written_size)
-
-
-def _copy(source: int, target: int, size: int) -> None:
-    """Copy the first ``size`` bytes of an open file to another. Raises OSError if there are fewer."""
-    copied_size = 0
-    while copied_size < size:
-        chunk = os.pread(source, min(COPY_CHUNK_SIZE, size - copied_size), copied_size)
-        if not chunk:
-            raise OSError(errno.EIO, "its end is missing")
-        _write_at(target, chunk, copied_size)
-        copied_size += len(chunk)
 
 
 def lock(file: int | IO[bytes]) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from ..errors import SearchlabError, did_you_mean, first_line
+from ..errors import SearchlabError, did_you_mean, first_line, warn
 from ..files import make_write_error, write_file
 from ..parquet import PARQUET
 from .format import (
@@ -140,30 +140,20 @@ class LogWriter(AbstractContextManager["LogWriter"]):
     def _write(self) -> None:
         self._check_process()
         data = b"".join(line + b"\n" for line in self._unwritten_lines)
-        if data:  # if this is interrupted at any point, the same bytes are written to the same position again
-            with self._saving_trials():
-                self._file.write(data, self._end_position)
-        self._end_position, self._unwritten_lines = self._end_position + len(data), []
+        try:  # if this is interrupted at any point, the same bytes are written to the same position again
+            self._file.write(data, self._end_position)
+        except LogTruncated as error:
+            warn(f"{error}; all {len(self.log.records):,} trials are written again")
+            self._unwritten_lines, self._end_position = encode_log(self.path, self.log).splitlines(), 0
+            self._write()
+        else:
+            self._end_position, self._unwritten_lines = self._end_position + len(data), []
 
     def sync(self) -> None:
         """Write the appended records, and force a durable log to disk. Call this once per batch."""
         self._write()
         if self._is_durable:
-            with self._saving_trials():
-                self._file.sync(self._end_position)
-
-    @contextmanager
-    def _saving_trials(self) -> Iterator[None]:
-        """Save all trials in another log if this one has been cut."""
-        try:
-            yield
-        except LogTruncated as error:
-            self._unwritten_lines = []
-            copy_path = find_unused_path(self.path, ".saved", WRITABLE_SUFFIX)
-            write_log(copy_path, self.log)
-            raise LogTruncated(
-                f"{error}; all {len(self.log.records):,} trials are in {copy_path}: rename it to continue"
-            ) from None
+            self._file.sync()
 
     def close(self) -> None:
         try:
@@ -181,12 +171,6 @@ class LogWriter(AbstractContextManager["LogWriter"]):
         ):
             self._file.remove()  # while it is still locked
         self.close()
-
-
-def find_unused_path(path: Path, infix: str, suffix: str) -> Path:
-    """Return a path for a file that does not exist yet, next to ``path``: its stem, ``infix``, a number, ``suffix``."""
-    paths = (path.with_name(f"{path.stem}{infix}-{number}{suffix}") for number in itertools.count(1))
-    return next(unused_path for unused_path in paths if not os.path.lexists(unused_path))
 
 
 def encode_line(path: Path, line: Header | Record | FinalistTimes | RunEnd | CodeChange) -> bytes:
@@ -260,7 +244,8 @@ def move_aside(path: Path) -> Path:
     """
     if is_locked(path):
         raise LogBusy(f"another process is writing {path}; wait for it to finish before you discard it")
-    new_path = find_unused_path(path, f"{path.suffix}.discarded", "")
+    new_paths = (path.with_name(f"{path.name}.discarded-{number}") for number in itertools.count(1))
+    new_path = next(new_path for new_path in new_paths if not os.path.lexists(new_path))
     path.rename(new_path)
     return new_path
 

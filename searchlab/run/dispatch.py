@@ -363,7 +363,7 @@ def _replace_log(run: Run, new_bytes: bytes) -> None:
             if not _continues_log(path, new_bytes):
                 raise SearchlabError(f"{path} changed while its run continued on another machine; run this again")
             file.write(new_bytes, 0)
-            file.sync(len(new_bytes))
+            file.sync()
     except OSError as error:
         raise make_write_error(path, error) from None
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from searchlab.errors import SearchlabError
-from searchlab.log import lease
-from searchlab.log.lease import LeasedFile, LogTruncated
+from searchlab.errors import SearchlabError, SearchlabWarning
+from searchlab.log.lease import LeasedFile, LogBusy
 from searchlab.log.read import read_log
 from searchlab.log.writer import LogWriter, write_log
 from tests.support.analysis.logs import write
@@ -22,13 +21,13 @@ def write_unfinished(path: Path, trials: int = 4) -> Path:
 
 
 @pytest.mark.parametrize("resumed", [True, False])
-def test_no_trial_is_lost_if_a_log_is_cut_while_it_grows(resumed: bool, tmp_path: Path) -> None:
+def test_a_log_is_restored_if_it_is_cut_while_it_grows(resumed: bool, tmp_path: Path) -> None:
     original = read_log(write_unfinished(tmp_path / "whole.jsonl"))
     path = tmp_path / "a.jsonl"
     if resumed:
         write_log(path, original.truncate(2))
     with (
-        pytest.raises(LogTruncated, match=r"all 3 trials are in .*a\.saved-1\.jsonl"),
+        pytest.warns(SearchlabWarning, match=r"a\.jsonl was cut to 0 bytes .*; all 3 trials are written again"),
         LogWriter(path, original.header) as log,
     ):
         for record in original.records[2 * resumed : 2]:
@@ -36,29 +35,36 @@ def test_no_trial_is_lost_if_a_log_is_cut_while_it_grows(resumed: bool, tmp_path
         log.append(original.records[2])
         os.truncate(path, 0)
         log.sync()
-    assert read_log(tmp_path / "a.saved-1.jsonl").records == original.records[:3]
-    assert path.stat().st_size == 0
+        log.append(original.records[3])
+    assert read_log(path).records == original.records
+    assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_a_log_is_cut_before_a_trial_is_written(tmp_path: Path) -> None:
+def test_a_log_is_restored_before_a_trial_is_written(tmp_path: Path) -> None:
     original = read_log(write_unfinished(tmp_path / "whole.jsonl"))
     path = tmp_path / "a.jsonl"
-    with pytest.raises(LogTruncated, match="all 4 trials"), LogWriter(path, original.header) as log:
+    with pytest.warns(SearchlabWarning, match="all 4 trials"), LogWriter(path, original.header) as log:
         for record in original.records[:3]:
             log.append(record)
         os.truncate(path, 100)
         log.append(original.records[3])
-    assert read_log(tmp_path / "a.saved-1.jsonl").records == original.records
+    assert read_log(path).records == original.records
 
 
-def test_a_log_is_copied_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lease, "COPY_CHUNK_SIZE", 1000)
+def test_a_log_that_is_taken_over_keeps_its_mode(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(bytes(range(256)) * 100)
-    file = LeasedFile(path)
+    path.chmod(0o664)
+    (tmp_path / "link.jsonl").symlink_to(path)
+    file = LeasedFile(tmp_path / "link.jsonl")
     file.take_over(25_555)
+    file.write(b"end", 25_555)
+    with pytest.raises(LogBusy):
+        LeasedFile(path)
     file.close()
-    assert path.read_bytes() == (bytes(range(256)) * 100)[:25_555]
+    LeasedFile(path).close()
+    assert path.read_bytes() == (bytes(range(256)) * 100)[:25_555] + b"end"
+    assert path.stat().st_mode & 0o777 == 0o664 and (tmp_path / "link.jsonl").is_symlink()
 
 
 @pytest.mark.parametrize("name", ["x.log", "x.parquet", "x.jsonl.gz", "x.json", "x", "x.JSONL", ".jsonl"])
