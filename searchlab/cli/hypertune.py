@@ -80,7 +80,7 @@ def hypertune(
         seed=seed,
     )
     if not as_json:
-        for note in plan.caveats:
+        for note in plan.notes:
             say(f"note: {note}")
         for name, values in plan.ranges.items():
             default = f" (default {json.dumps(plan.default_options[name])})" if name in plan.default_options else ""
@@ -105,13 +105,13 @@ def hypertune(
 
 
 def _say_result(result: HypertuneResult, out_dir: Path) -> None:
-    def row(name: str | Text, trials: str, scores: ScoreComparison) -> tuple[object, ...]:
-        return name, trials, scores.default.text(), scores.tuned.text(), scores.gain.text("+")
+    def row(name: str | Text, trial_count: int | str, scores: ScoreComparison) -> tuple[object, ...]:
+        return name, trial_count, scores.default.text(), scores.tuned.text(), scores.gain.text("+")
 
     held_out = [problem for search in result.searches for problem in search.problems if problem.held_out]
     has_several_spaces = len({problem.space for problem in held_out}) > 1
     rows = [
-        row(problem.workload + (f" in {problem.space}" if has_several_spaces else ""), str(problem.trials), problem)
+        row(problem.workload + (f" in {problem.space}" if has_several_spaces else ""), problem.trial_count, problem)
         for problem in held_out
     ]
     if result.held_out:
@@ -130,7 +130,7 @@ def _say_result(result: HypertuneResult, out_dir: Path) -> None:
         rejections = f", {search.refused} of them rejected by the policy" if search.refused else ""
         default_text = ", which is the default" if search.options == result.default_options else ""
         best_text = f"best {_format_options(search.options)}{default_text}"
-        say(f"search {search.name}: {search.trials} trials{rejections}, {best_text}")
+        say(f"search {search.name}: {search.trial_count} trials{rejections}, {best_text}")
     say(Text(result.verdict, "bold"))
     if is_above_noise(comparison.gain) and result.options != result.default_options:
         policy_text = json.dumps(result.policy)

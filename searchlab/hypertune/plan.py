@@ -56,13 +56,13 @@ def plan_hypertune(
     spec = msgspec.structs.replace(study.spec, policies=[entry], cost_models=cost_models, seeds=[seed])
     runs, skipped = replace(study, spec=spec).plan()
     problems, omitted = _make_problems(runs)
-    caveats = [*skipped, *_list_caveats(study, entry, runs), *omitted]
+    notes = [*skipped, *_list_notes(study, entry, runs), *omitted]
     if not problems:
-        raise SearchlabError("no workload is left for the search: " + "; ".join(caveats))
+        raise SearchlabError("no workload is left for the search: " + "; ".join(notes))
     workloads = list(dict.fromkeys(problem.run.workload_name for problem in problems))
     hold_outs = _choose_hold_outs(workloads, hold_out)
     if not any(hold_outs):
-        caveats.append(
+        notes.append(
             f"{workloads[0]} is the only workload, so none can be held out, and the result will not show whether the "
             f"options suit other workloads"
         )
@@ -77,7 +77,7 @@ def plan_hypertune(
         seed=seed,
         seed_count=seeds,
         fresh_seed_count=fresh_seeds,
-        caveats=caveats,
+        notes=notes,
     )
 
 
@@ -105,8 +105,8 @@ def _check_study(study: Study, entry: PolicyEntry, trials: int, seeds: int) -> N
         )
 
 
-def _list_caveats(study: Study, entry: PolicyEntry, runs: Sequence[Run]) -> Iterator[str]:
-    """Yield sentences on what limits the result."""
+def _list_notes(study: Study, entry: PolicyEntry, runs: Sequence[Run]) -> Iterator[str]:
+    """Yield caveats about the result, one sentence each."""
     strategy = runs[0].strategy
     traits = strategy.policy_class.traits
     if strategy.cost_model and len(study.spec.cost_models) > 1 and not (entry.cost_model or traits.own_model):

@@ -29,20 +29,20 @@ class ScoreComparison(msgspec.Struct, frozen=True):
     gain: Interval
 
 
-class ProblemScores(ScoreComparison, frozen=True, kw_only=True):
+class ProblemScores(ScoreComparison, frozen=True, kw_only=True, rename={"trial_count": "trials"}):
     """The comparison on one problem.
 
     Attributes:
-        trials: The number of trials, from the first, that the score covers.
+        trial_count: The number of trials, from the first, that the score covers.
     """
 
     workload: str
     space: str
     held_out: bool
-    trials: int
+    trial_count: int
 
 
-class Search(msgspec.Struct, frozen=True, kw_only=True):
+class Search(msgspec.Struct, frozen=True, kw_only=True, rename={"trial_count": "trials"}):
     """The result of one search, with its best options.
 
     Attributes:
@@ -54,7 +54,7 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     held_out: list[str]
     options: dict[str, Any]
     search_score: float
-    trials: int
+    trial_count: int
     refused: int
     problems: list[ProblemScores]
 

@@ -136,6 +136,7 @@ class HyperPlan:
         trial_count: The number of trials of each search.
         seed_count: The number of runs on each problem for judging a set of options.
         fresh_seed_count: The number of further runs on each problem, for the final comparison.
+        notes: As in :class:`HypertuneResult`.
     """
 
     problems: list[Problem]
@@ -147,7 +148,7 @@ class HyperPlan:
     seed: int
     seed_count: int
     fresh_seed_count: int
-    caveats: list[str]
+    notes: list[str]
 
     def run(self, out: Path | None = None, on_trial: OnSearchTrial = lambda *_: None) -> HypertuneResult:
         """Run the searches, then compare the best options with the defaults.
@@ -173,11 +174,9 @@ class HyperPlan:
                 score_pairs = [self._score_options(problem, options, replays) for problem in self.problems]
                 searches.append(self._describe_search(study, hold_out, best, options, score_pairs))
                 score_pairs_by_search.append(score_pairs)
-        return self._compare_with_default(searches, score_pairs_by_search)
+        return self._make_result(searches, score_pairs_by_search)
 
-    def _compare_with_default(
-        self, searches: list[Search], score_pairs_by_search: list[list[Floats]]
-    ) -> HypertuneResult:
+    def _make_result(self, searches: list[Search], score_pairs_by_search: list[list[Floats]]) -> HypertuneResult:
         """Return the result of ``searches``, given the scores on each problem for the options that each one found."""
         training_pairs: dict[str, list[Floats]] = {}  # by problem, from the searches that do not see every problem
         held_out_pairs: list[Floats] = []
@@ -201,7 +200,7 @@ class HyperPlan:
             training=training,
             held_out=held_out,
             searches=searches,
-            notes=self.caveats,
+            notes=self.notes,
         )
 
     def _describe_search(
@@ -219,14 +218,14 @@ class HyperPlan:
             held_out=list(hold_out),
             options=options,
             search_score=best.values[0],
-            trials=len(trials),
+            trial_count=len(trials),
             refused=sum(trial.state == TrialState.PRUNED for trial in trials),
             problems=[
                 ProblemScores(
                     workload=problem.run.workload_name,
                     space=problem.run.space_choice.name,
                     held_out=problem.run.workload_name in hold_out,
-                    trials=problem.random_search.last,
+                    trial_count=problem.random_search.last,
                     **msgspec.structs.asdict(compare_scores([pair])),
                 )
                 for problem, pair in zip(self.problems, score_pairs, strict=True)
@@ -253,14 +252,17 @@ class HyperPlan:
 
         Source: Bergstra et al., "Algorithms for Hyper-Parameter Optimization" (NeurIPS 2011), as implemented by Optuna.
         """
-        default = {name: self.default_options.get(name) for name in self.ranges}
-        default = {name: value for name, value in default.items() if is_in_range(self.ranges[name], value)}
+        default_options = {
+            name: value
+            for name, option_range in self.ranges.items()
+            if is_in_range(option_range, value := self.default_options.get(name))
+        }
         for number in range(self.trial_count):
             if number == len(_finished_trials(study)):
                 seed = int(np.random.SeedSequence([self.seed, number]).generate_state(1)[0])
                 study.sampler = TPESampler(seed=seed, constant_liar=False)
                 if not number and not study.get_trials(states=[TrialState.WAITING]):
-                    study.enqueue_trial(default)
+                    study.enqueue_trial(default_options)
                 self._score_trial(study, problems, replays)
             on_trial(study.study_name, number, _finished_trials(study)[number].value)
         trials = _finished_trials(study)[: self.trial_count]
@@ -318,10 +320,12 @@ class HyperPlan:
             study.set_user_attr("identity", identity)
         elif changed:
             key = changed[0]
-            old, new = (shorten_text(str(identities.get(key)), 200) for identities in (stored, identity))
+            stored_text, current_text = (
+                shorten_text(str(identities.get(key)), 200) for identities in (stored, identity)
+            )
             raise SearchlabError(
-                f"this directory contains a different search {name!r}, with {key} = {old} "
-                f"instead of {new}; choose a different --out, or restore the search's "
+                f"this directory contains a different search {name!r}, with {key} = {stored_text} "
+                f"instead of {current_text}; choose a different --out, or restore the search's "
                 "original options and code"
             )
         return study

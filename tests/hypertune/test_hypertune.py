@@ -310,7 +310,7 @@ def test_options_that_a_policy_refuses_are_pruned(study: Study, tmp_path: Path) 
 def test_with_one_workload_no_gain_is_shown_on_others(tmp_path: Path) -> None:
     tables(tmp_path / "tables", WORKLOADS[:1])
     plan = plan_hypertune(make_study(tmp_path, WORKLOADS[:1]), PLANTED, options={"aim": [0, 1]}, **QUICK)
-    assert "is the only workload, so none can be held out" in plan.caveats[0]
+    assert "is the only workload, so none can be held out" in plan.notes[0]
     result = plan.run()
     assert result.better is None and result.held_out is None and "gain +" in result.verdict
     assert "does not show how good they are on other workloads" in result.verdict
@@ -320,7 +320,7 @@ def test_a_task_where_nothing_can_be_gained_is_left_out(tmp_path: Path) -> None:
     tables(tmp_path / "tables", WORKLOADS[:2])
     tables(tmp_path / "tables", WORKLOADS[2:], toys.simulate_equal)
     plan = plan_hypertune(make_study(tmp_path, WORKLOADS), PLANTED, **QUICK)
-    assert "gemm:16x16x16 in small is omitted" in plan.caveats[0]
+    assert "gemm:16x16x16 in small is omitted" in plan.notes[0]
     assert [problem.run.workload_name for problem in plan.problems] == WORKLOADS[:2]
     with pytest.raises(SearchlabError, match="no workload is left for the search: gemm:16x16x16 in small is omitted"):
         plan_hypertune(make_study(tmp_path, WORKLOADS[2:]), PLANTED, **QUICK)
@@ -380,11 +380,9 @@ def test_settings_that_affect_the_result_are_noted(tmp_path: Path) -> None:
     ranges = {name: list_range_values(values) for name, values in plan.ranges.items()}
     assert ranges["epsilon"] == [0.0125, 0.2] and ranges["failures"] == ["score", "model"]
     assert plan.fixed_options == {"predictions": None}
-    first, second = plan.caveats
+    first, second = plan.notes
     assert "only the study's first cost model, ridge, is used" in first and "warm_start logs" in second
-    assert (
-        "the same for every seed" in plan_hypertune(study, "tests.hypertune.test_hypertune:Same", **QUICK).caveats[-1]
-    )
+    assert "the same for every seed" in plan_hypertune(study, "tests.hypertune.test_hypertune:Same", **QUICK).notes[-1]
 
 
 @pytest.mark.parametrize(
