@@ -228,7 +228,7 @@ class StrategySummary(msgspec.Struct, frozen=True, kw_only=True):
             seeds=[run.seed for run in runs.compared_runs],
             interrupted=[run.seed for run in runs.interrupted_runs],
             one_run=runs.is_deterministic,
-            trials=runs.trials,
+            trials=runs.trial_count,
             trials_by_seed=[run.log.trial_count for run in runs.runs],
             complete=runs.is_complete,
             ended=sum(bool(run.end_reason) for run in runs.runs),

@@ -80,11 +80,11 @@ def _note_early_ends(workload_runs: WorkloadRuns, ranked_strategies: Sequence[St
 
 
 def _note_different_lengths(workload_runs: WorkloadRuns, ranked_strategies: Sequence[StrategyRuns]) -> Iterator[str]:
-    if workload_runs.by == "trials" and len({runs.trials for runs in ranked_strategies}) > 1:
+    if workload_runs.by == "trials" and len({runs.trial_count for runs in ranked_strategies}) > 1:
         longer = [
-            f"{runs.strategy} completed {runs.trials}"
+            f"{runs.strategy} completed {runs.trial_count}"
             for runs in ranked_strategies
-            if runs.trials > workload_runs.horizon
+            if runs.trial_count > workload_runs.horizon
         ]
         yield (
             f"All are compared over the first {workload_runs.horizon} trials, which every strategy has completed: "

@@ -33,6 +33,7 @@ With few draws, the fastest of them is almost sure to be among as many trials, s
 
 MEASURED_GAIN = 0.01
 """The ``least_gain`` of a random search that is estimated from measured draws, whose noise is about one percent."""
+
 By = Literal["trials", "seconds"]
 """What strategies are compared over: the area under the curve over trials, or over charged seconds."""
 
@@ -163,9 +164,9 @@ class LoggedRun:
             log=self.log_name,
         )
 
-    def has_reached(self, trials: int) -> bool:
-        """Return whether the run has at least this many trials, or has ended and so keeps its best."""
-        return self.log.trial_count >= trials or bool(self.end_reason)
+    def has_reached(self, trial_count: int) -> bool:
+        """Return whether the run has at least ``trial_count`` trials, or has ended and so keeps its best."""
+        return self.log.trial_count >= trial_count or bool(self.end_reason)
 
 
 class BudgetParts(NamedTuple):
@@ -219,7 +220,7 @@ class StrategyRuns:
         return self.runs[0].space
 
     @cached_property
-    def trials(self) -> int:
+    def trial_count(self) -> int:
         """The strategy's number of trials; see :func:`count_common_trials`."""
         return count_common_trials(self.runs) or max(
             self.horizon, _find_upper_median([run.log.trial_count for run in self.runs])
@@ -229,7 +230,7 @@ class StrategyRuns:
     def is_complete(self) -> bool:
         """Whether all runs have this number of trials, except those that ended earlier by themselves."""
         return all(
-            run.log.trial_count == self.trials or (run.end_reason and run.log.trial_count < self.trials)
+            run.log.trial_count == self.trial_count or (run.end_reason and run.log.trial_count < self.trial_count)
             for run in self.runs
         )
 
@@ -316,9 +317,9 @@ def average_defined(values: Floats, axis: int | tuple[int, ...]) -> Floats:
         return np.asarray(np.nanmean(values, axis=axis))
 
 
-def pad_curves(curves: Sequence[Floats], trials: int) -> Floats:
-    """Return the first ``trials`` values of each run, repeating the last value as needed: shape (runs, trials)."""
-    return np.array([curve[np.minimum(np.arange(trials), len(curve) - 1)] for curve in curves])
+def pad_curves(curves: Sequence[Floats], trial_count: int) -> Floats:
+    """Return the first ``trial_count`` values of each run, repeating the last as needed: shape (runs, trial_count)."""
+    return np.array([curve[np.minimum(np.arange(trial_count), len(curve) - 1)] for curve in curves])
 
 
 def count_common_trials(runs: Sequence[LoggedRun]) -> int:

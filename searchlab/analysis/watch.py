@@ -116,8 +116,8 @@ class StudyProgress:
         return self.plan is not None and all(log.state == "finished" for log in self.log_states.values())
 
     @property
-    def trials(self) -> int:
-        return sum(log.status.trials for log in self.log_states.values())
+    def trial_count(self) -> int:
+        return sum(log.status.trial_count for log in self.log_states.values())
 
     def __str__(self) -> str:
         log_statuses = [log.status for log in self.log_states.values()]
@@ -132,10 +132,10 @@ class StudyProgress:
             runs = f"{state_counts['finished']} of {counted(len(log_statuses), 'run')} finished"
             listed_states = ["running", "interrupted", "damaged", "not started"]
         text = ", ".join([runs, *(f"{state_counts[state]} {state}" for state in listed_states if state_counts[state])])
-        text += f"; {counted(self.trials, 'trial')} done"
-        trials, seconds = sum_forecasts(forecast(log_statuses))
-        if trials:
-            text += f", at most {trials:,} left"
+        text += f"; {counted(self.trial_count, 'trial')} done"
+        remaining_count, seconds = sum_forecasts(forecast(log_statuses))
+        if remaining_count:
+            text += f", at most {remaining_count:,} left"
         if seconds and state_counts["running"]:
             text += f", which take about {format_duration(seconds / state_counts['running'])}"
         last_change = max((log.stamp[-1] / 1e9 for log in self.log_states.values() if log.stamp), default=math.inf)
@@ -243,7 +243,7 @@ class WatchServer(ThreadingHTTPServer):
                 is_due = time.monotonic() >= next_time or not self.progress.is_running
                 if snapshot != rendered_snapshot and self.progress.has_begun and is_due:
                     rendered_snapshot, start = snapshot, time.thread_time()
-                    report = f"{counted(self.progress.trials, 'trial')}, made at {time.strftime('%H:%M:%S')}"
+                    report = f"{counted(self.progress.trial_count, 'trial')}, made at {time.strftime('%H:%M:%S')}"
                     self.lines = [str(self.progress), "A report is being prepared."]
                     notes = self._render()
                     next_time = time.monotonic() + max(MIN_REPORT_SECONDS, REST_RATIO * (time.thread_time() - start))

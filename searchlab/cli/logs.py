@@ -255,7 +255,7 @@ def table_build(
     with interruptible(), RunProgress(out) as progress:
         build_tables(runs_by_table, passes, progress.on_run, progress.show)
     for path, run in runs_by_table.items():
-        say(f"{run.trials:,} configs: searchlab table info {path}")
+        say(f"{run.trial_count:,} configs: searchlab table info {path}")
 
 
 @table.command(name="info")

@@ -212,21 +212,21 @@ def _say_work_left(runs: Sequence[Run], forecasts: Sequence[Forecast], logs_dir:
                 forecast.workload,
                 forecast.space,
                 forecast.strategy,
-                forecast.runs,
-                forecast.complete,
-                "unknown" if forecast.trials is None else f"{forecast.trials:,}",
+                forecast.run_count,
+                forecast.complete_count,
+                "unknown" if forecast.trial_count is None else f"{forecast.trial_count:,}",
                 unknown_text if forecast.seconds is None else format_duration(forecast.seconds),
             )
             for forecast in forecasts
         ),
     )
-    trials, seconds = sum_forecasts(forecasts)
+    trial_count, seconds = sum_forecasts(forecasts)
     if seconds:
         seconds /= max(1, running_count)  # as on the page of searchlab watch
     say(
-        f"{counted(len(runs), 'run')}, {sum(forecast.complete for forecast in forecasts)} of them complete in "
+        f"{counted(len(runs), 'run')}, {sum(forecast.complete_count for forecast in forecasts)} of them complete in "
         f"{logs_dir}; "
-        f"{'an unknown number of' if trials is None else f'{trials:,}'} trials are left: "
+        f"{'an unknown number of' if trial_count is None else f'{trial_count:,}'} trials are left: "
         f"{f'{unknown_text}, since {reason}' if seconds is None else format_duration(seconds)}"
     )
 

@@ -259,7 +259,9 @@ def suite_report(
 
     suite = find_suite(suite_name)
     baseline_runs = read_baselines(suite, against.split(",") if against else None)
-    check_baselines(suite, baseline_runs if against else [baseline for baseline in baseline_runs if baseline.code])
+    check_baselines(
+        suite, baseline_runs if against else [baseline for baseline in baseline_runs if baseline.code_digests]
+    )
     trial_limit = parse_trials(trials) if trials else None
     runs = group_suite_runs(
         suite, read_results(results or ()), baseline_runs, range(seeds or suite.spec.seeds), trial_limit

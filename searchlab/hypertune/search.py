@@ -94,8 +94,8 @@ def make_problem(run: Run, measurer: TableMeasurer) -> Problem | None:
     if len(working) == 0 or working.min() == working.max():
         return None
     all_costs = measurer.all_costs(run.space)
-    draws = RandomDraws.from_costs(costs, run.trials, all_costs.weights if all_costs else None)
-    random_search = RandomSearch.from_draws(draws, float(working.min()), run.trials, run.start()[0].n_startup)
+    draws = RandomDraws.from_costs(costs, run.trial_count, all_costs.weights if all_costs else None)
+    random_search = RandomSearch.from_draws(draws, float(working.min()), run.trial_count, run.start()[0].n_startup)
     return Problem(run, measurer, random_search, hashlib.sha256(costs.tobytes()).hexdigest()[:12])
 
 
@@ -117,7 +117,7 @@ class Replays:
             log_path.unlink(missing_ok=True)
             run = replace(problem.run.with_options(options), seed=seed, log_path=log_path)
             trials = search(run, problem.measurer).trials
-            costs = np.full(problem.run.trials, np.inf)  # a run that ends early stays at its best
+            costs = np.full(problem.run.trial_count, np.inf)  # a run that ends early stays at its best
             costs[: len(trials)] = [trial.cost for trial in trials]
             scores = problem.random_search.scores(np.minimum.accumulate(costs)[np.newaxis])
             assert scores is not None  # problems where nothing can be gained are omitted
@@ -311,7 +311,7 @@ class HyperPlan:
             header = msgspec.to_builtins(problem.run.header)
             header["code"].pop("table", None)  # it includes the tables of workloads that are held out
             facts = {key: header[key] for key in (*IDENTITY_FIELDS, "code", "defaults", "versions")}
-            facts |= {"trials": problem.run.trials, "table": problem.table_digest}
+            facts |= {"trials": problem.run.trial_count, "table": problem.table_digest}
             identity |= {f"{key} on {problem}": fact for key, fact in facts.items()}
         identity = json.loads(json.dumps(identity))
         stored = study.user_attrs.get("identity", {})

@@ -122,18 +122,18 @@ class LogColumns(LoggedTrials):
         """Return a trial's config."""
         return _CONFIG_DECODER.decode(self.configs[index])
 
-    def truncate(self, trials: int, run_end: RunEnd | None = None) -> Self:
-        """Return these columns, shortened to the first ``trials`` trials; see :meth:`Log.truncate`."""
-        rated_count = int(np.searchsorted(self.rated_trials, trials))
+    def truncate(self, trial_count: int, run_end: RunEnd | None = None) -> Self:
+        """Return these columns, shortened to the first ``trial_count`` trials; see :meth:`Log.truncate`."""
+        rated_count = int(np.searchsorted(self.rated_trials, trial_count))
         return replace(
             self,
-            **{name: getattr(self, name)[:trials] for name in TRIAL_ARRAYS},
-            readings=self.readings[: int(self.reading_counts[:trials].sum())],
+            **{name: getattr(self, name)[:trial_count] for name in TRIAL_ARRAYS},
+            readings=self.readings[: int(self.reading_counts[:trial_count].sum())],
             rated_trials=self.rated_trials[:rated_count],
             qualities=self.qualities[:rated_count],
             finalist_times=None,
             run_end=run_end,
-            changes=tuple(change for change in self.changes if change.trial_count <= trials),
+            changes=tuple(change for change in self.changes if change.trial_count <= trial_count),
         )
 
     def take(self, indices: Ints) -> Self:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
+import msgspec
 import numpy as np
 
 from ..arrays import Floats
@@ -29,7 +30,7 @@ class RunStatus:
     """
 
     run: PlannedRun
-    trials: int = 0
+    trial_count: int = 0
     charged: float = 0.0
     trial_seconds: float = 0.0
     wait_count: int = 0
@@ -50,21 +51,24 @@ class RunStatus:
         return self.run.workload, self.run.space, self.run.strategy
 
 
-@dataclass(frozen=True)
-class Forecast:
+class Forecast(
+    msgspec.Struct,
+    frozen=True,
+    rename={"run_count": "runs", "complete_count": "complete", "trial_count": "trials"},
+):
     """The remaining work for one strategy in one space for one workload, over all seeds.
 
     Attributes:
-        trials: The maximum number of remaining trials; None if neither the budget nor a log limits it.
+        trial_count: The maximum number of remaining trials; None if neither the budget nor a log limits it.
         seconds: The time for these trials if the runs follow one another; None if unknown.
     """
 
     workload: str
     space: str
     strategy: str
-    runs: int
-    complete: int
-    trials: int | None
+    run_count: int
+    complete_count: int
+    trial_count: int | None
     seconds: float | None
 
 
@@ -75,10 +79,10 @@ def forecast(statuses: Sequence[RunStatus]) -> list[Forecast]:
     that space or, failing that, from all logs. If there are no logs, only a budget of seconds limits the time.
     """
     groups: dict[tuple[str, str, str], list[RunStatus]] = {}
-    sums_by_key: dict[tuple[str, ...], Floats] = {}  # of trials, charged, trial_seconds and wait_count
+    sums_by_key: dict[tuple[str, ...], Floats] = {}  # of the four numbers below
     for status in statuses:
         groups.setdefault(status.key, []).append(status)
-        numbers = np.array([status.trials, status.charged, status.trial_seconds, status.wait_count])
+        numbers = np.array([status.trial_count, status.charged, status.trial_seconds, status.wait_count])
         for key in (status.key, status.key[:2], ()):
             sums_by_key[key] = sums_by_key.get(key, 0.0) + numbers
     forecasts = []
@@ -86,14 +90,14 @@ def forecast(statuses: Sequence[RunStatus]) -> list[Forecast]:
         candidate_sums = [sums_by_key[candidate_key] for candidate_key in (key, key[:2], ())]
         group_sums = next((sums for sums in candidate_sums if sums[-1]), None)  # of those that contain trials
         estimates = [_estimate_remainder(status, group_sums) for status in group if not status.is_complete]
-        trials = math.fsum(trials for trials, _ in estimates)
+        trial_count = math.fsum(trial_count for trial_count, _ in estimates)
         seconds = math.fsum(seconds for _, seconds in estimates)
         forecasts.append(
             Forecast(
                 *key,
                 len(group),
                 len(group) - len(estimates),
-                int(trials) if math.isfinite(trials) else None,
+                int(trial_count) if math.isfinite(trial_count) else None,
                 seconds if math.isfinite(seconds) else None,
             )
         )
@@ -102,23 +106,26 @@ def forecast(statuses: Sequence[RunStatus]) -> list[Forecast]:
 
 def sum_forecasts(forecasts: Sequence[Forecast]) -> tuple[int | None, float | None]:
     """Return the maximum number of trials and the seconds left in all runs. A number that is unknown is None."""
-    trials = [estimate.trials for estimate in forecasts if estimate.trials is not None]
+    trial_counts = [estimate.trial_count for estimate in forecasts if estimate.trial_count is not None]
     seconds = [estimate.seconds for estimate in forecasts if estimate.seconds is not None]
     count = len(forecasts)
-    return sum(trials) if len(trials) == count else None, math.fsum(seconds) if len(seconds) == count else None
+    return (
+        sum(trial_counts) if len(trial_counts) == count else None,
+        math.fsum(seconds) if len(seconds) == count else None,
+    )
 
 
 def _estimate_remainder(status: RunStatus, sums: Floats | None) -> tuple[float, float]:
     """Return the maximum number of trials and seconds left in a run, or infinity for a number that is unknown.
 
-    ``sums`` are the trials, charged, trial_seconds and wait_count of the runs from which the time is estimated.
+    ``sums`` are the trial_count, charged, trial_seconds and wait_count of the runs from which the time is estimated.
     """
     budget = status.run.budget
-    trials = math.inf if budget.trials == UNLIMITED else max(0.0, float(budget.trials - status.trials))
+    trial_count = math.inf if budget.trials == UNLIMITED else max(0.0, float(budget.trials - status.trial_count))
     seconds = math.inf if budget.seconds is None else max(0.0, budget.seconds - status.charged)
     if sums is None:
-        return trials, seconds
-    trials_done, charged, trial_seconds, wait_count = sums.tolist()
+        return trial_count, seconds
+    done_count, charged, trial_seconds, wait_count = sums.tolist()
     if charged and math.isfinite(seconds):
-        trials = min(trials, seconds // (charged / trials_done) + 1)
-    return trials, trials * trial_seconds / wait_count
+        trial_count = min(trial_count, seconds // (charged / done_count) + 1)
+    return trial_count, trial_count * trial_seconds / wait_count

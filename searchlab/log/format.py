@@ -126,6 +126,7 @@ class Header(
     forbid_unknown_fields=True,
     rename={
         "format_version": "searchlab_log",
+        "start_salt": "starts",
         "random_draws": "random",
         "effective_options": "effective",
         "code_digests": "code",
@@ -136,12 +137,12 @@ class Header(
     tag_field="kind",
     tag="header",
 ):
-    """A log's header: the facts about its run. The facts in ``IDENTITY_FIELDS`` must not change when the run resumes.
+    """A log's header: the facts about its run. Those in :data:`IDENTITY_FIELDS` must not change when the run resumes.
 
     Attributes:
         machine: Facts about the machine; see :func:`searchlab.machine.host.read_machine_facts`.
-        starts: The text hashed into the seed so that a strategy draws its own first configs, or "" if
-            strategies share them.
+        start_salt: The text hashed into the seed so that a strategy draws its own first configs, or "" if strategies
+            share them.
         warm_start: Digests of the logs from which the run started, in order. :data:`DEFAULT_CONFIG_MARKER` comes first
             if the run's first trial is the default config of its space.
         space_size: The number of configs in the space, or None if they were not counted.
@@ -171,7 +172,7 @@ class Header(
     measure: dict[str, Any]
     host: dict[str, Any] = {}
     machine: dict[str, Any] = {}
-    starts: str = ""
+    start_salt: str = ""
     warm_start: tuple[str, ...] = ()
     label: str = ""
     space_label: str = ""
@@ -234,6 +235,7 @@ IDENTITY_FIELDS = (
     "warm_start",
     "starts",
 )
+"""The keys of a header in a log that must not change when the run resumes."""
 
 SPENT_FIELDS = ("propose_seconds", "train_seconds", "build_seconds", "run_seconds", "connect_seconds")
 """The fields of a record with this type. All except the last are charged."""
@@ -515,7 +517,7 @@ class LoggedTrials:
 
     @property
     def code_digests(self) -> dict[str, str]:
-        """The digests of the code that reproduces all trials; see :attr:`Header.code`."""
+        """The digests of the code that reproduces all trials; see :attr:`Header.code_digests`."""
         return self.changes[-1].code_digests if self.changes else self.header.code_digests
 
     @property
@@ -582,7 +584,7 @@ class Log(LoggedTrials):
         """The sentinel reading before each trial, or NaN if there is none, shape (trials,)."""
         return np.array([record.sentinel_seconds for record in self.records], dtype=np.float64)  # None becomes NaN
 
-    def truncate(self, trials: int, run_end: RunEnd | None = None) -> Self:
-        """Return this log, shortened to its first ``trials`` trials. ``run_end`` states why the run ended there."""
-        changes = tuple(change for change in self.changes if change.trial_count <= trials)
-        return replace(self, records=self.records[:trials], finalist_times=None, run_end=run_end, changes=changes)
+    def truncate(self, trial_count: int, run_end: RunEnd | None = None) -> Self:
+        """Return this log, shortened to ``trial_count`` trials. ``run_end`` states why the run ended there."""
+        changes = tuple(change for change in self.changes if change.trial_count <= trial_count)
+        return replace(self, records=self.records[:trial_count], finalist_times=None, run_end=run_end, changes=changes)

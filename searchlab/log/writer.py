@@ -264,15 +264,15 @@ def check_identity(path: Path, old_header: Header, new_header: Header) -> None:
             f"searchlab writes format {FORMAT_VERSION}",
             "choose a different log file",
         )
+    old_facts, new_facts = msgspec.to_builtins(old_header), msgspec.to_builtins(new_header)
     for name in IDENTITY_FIELDS:
-        old_value, new_value = (msgspec.to_builtins(getattr(header, name)) for header in (old_header, new_header))
-        if old_value != new_value:
+        if old_facts[name] != new_facts[name]:
             entry_kind = _ENTRY_KIND_BY_FIELD.get(name)
             can_relabel = new_header.label and entry_kind
             remedies = f"give that {entry_kind} a new label, " if can_relabel else "start the same run as before, "
             raise OtherRun(
-                f"{path} belongs to a different run: its {name} is {_format_value(old_value)}, not "
-                f"{_format_value(new_value)}",
+                f"{path} belongs to a different run: its {name} is {_format_value(old_facts[name])}, not "
+                f"{_format_value(new_facts[name])}",
                 remedies + describe_remedies(new_header),
             )
 

@@ -82,7 +82,7 @@ class RunLoop(AbstractContextManager["RunLoop"]):
             run.header,
             workers=measurer.workers,
             optimum=all_costs.optimum if all_costs else None,
-            random_draws=summarize_random_draws(all_costs, run.trials),
+            random_draws=summarize_random_draws(all_costs, run.trial_count),
         )
         self._run = run
         self._measurer = measurer
@@ -95,7 +95,7 @@ class RunLoop(AbstractContextManager["RunLoop"]):
         self._trials: list[Trial] = []
         self._best_cost = math.inf
         self._charged_seconds = 0.0
-        self._trial_limit = max(run.trials, self._replay.compared_count)  # lowered when the run ends earlier
+        self._trial_limit = max(run.trial_count, self._replay.compared_count)  # lowered when the run ends earlier
         if not self.is_complete:
             measurer.begin(run.seed)
 
@@ -197,7 +197,7 @@ class RunLoop(AbstractContextManager["RunLoop"]):
             if any(has_errors[-new_trial_count:]) and not any(has_errors[:-new_trial_count]):
                 index = has_errors.index(True)
                 warn(f"trial {index} of {self._log_writer.path} failed: {measurements[index].message}")
-        count, threshold = len(measurements), min(FAILURE_WARNING_TRIALS, self._run.trials)
+        count, threshold = len(measurements), min(FAILURE_WARNING_TRIALS, self._run.trial_count)
         if math.isinf(self._best_cost) and count - new_trial_count < threshold <= count:
             failures = describe_failures((measurement.failure, measurement.message) for measurement in measurements)
             warn(f"all {count} trials of {self._log_writer.path} failed: {failures}")

@@ -49,7 +49,7 @@ class Run:
         effective_options: The options with which the policy runs instead of those specified; see Policy.effective.
         base_dir: The directory that relative paths in ``settings`` start from.
         contrasts: The pairs of strategies that the study registers for comparison.
-        starts: The text hashed into the seed of the first configs; see Header.starts.
+        start_salt: The text hashed into the seed of the first configs; see Header.start_salt.
         code_digests: The digests of the source code that decides the run; see :func:`digest_code`.
         discard: Whether to move a log aside that this run cannot continue.
         existing_log: The log when the run was opened, or None if it did not exist yet; see :mod:`searchlab.run.open`.
@@ -66,16 +66,16 @@ class Run:
     warm_start: WarmStart = field(default_factory=WarmStart)
     effective_options: Mapping[str, Any] = field(default_factory=dict)
     contrasts: tuple[tuple[str, str], ...] = ()
-    starts: str = ""
+    start_salt: str = ""
     code_digests: Mapping[str, str] = field(default_factory=dict)
     discard: bool = False
     existing_log: Log | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
-        return f"<Run {self.log_path.name}: {self.trials} trials of {self.strategy.label}, seed {self.seed}>"
+        return f"<Run {self.log_path.name}: {self.trial_count} trials of {self.strategy.label}, seed {self.seed}>"
 
     @property
-    def trials(self) -> int:
+    def trial_count(self) -> int:
         """The maximum number of trials."""
         return self.budget.trials
 
@@ -100,7 +100,9 @@ class Run:
 
     def start(self) -> tuple[Policy, BoundCostModel | None]:
         """Create the policy and, if it uses one, its cost model; see :meth:`Strategy.start`."""
-        return self.strategy.start(self.space, derive_seed(self.seed, self.starts) if self.starts else self.seed)
+        return self.strategy.start(
+            self.space, derive_seed(self.seed, self.start_salt) if self.start_salt else self.seed
+        )
 
     def with_options(self, options: Mapping[str, Any]) -> Run:
         """Return this run with different policy options. Its effective options are then unknown."""
@@ -142,7 +144,7 @@ class Run:
             measure=self.settings.identity(),
             host=self.host,
             machine=machine,
-            starts=self.starts,
+            start_salt=self.start_salt,
             warm_start=self.warm_start.sources,
             label=strategy.label,
             space_label=self.space_choice.label,
@@ -225,12 +227,12 @@ def plan_run(run: Run) -> Run:
     warm_start = run.warm_start.exclude_other_machines(machine, space).select(run.space_choice, strategy)
     run = replace(run, strategy=strategy, warm_start=warm_start)
     policy, _ = run.start()
-    learned_trials = len(warm_start.trials) + (run.trials - 1) // run.batch * run.batch  # before the last batch
+    learned_trials = len(warm_start.trials) + (run.trial_count - 1) // run.batch * run.batch  # before the last batch
     if learned_trials < policy.n_startup and not warm_start.other_spaces:
         warn(
             f"policy {strategy.policy.name!r} does not use what it has learned until after {policy.n_startup} trials "
-            f"(n_startup), but the run has only {run.trials} trials, in batches of {run.batch}; increase the number of "
-            "trials, or reduce n_startup"
+            f"(n_startup), but the run has only {run.trial_count} trials, in batches of {run.batch}; increase the "
+            "number of trials, or reduce n_startup"
         )
     return replace(run, effective_options=policy.effective, code_digests=digest_code(run))
 

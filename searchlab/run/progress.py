@@ -58,7 +58,7 @@ class RunProgress:
         self._exit_stack = ExitStack()
         self._progress = make_progress_bars(console)
         self._step_bar: TaskID | None = None
-        self._counts_trials = all(run.trials < UNLIMITED for run in runs)
+        self._counts_trials = all(run.trial_count < UNLIMITED for run in runs)
         total = sum(map(self._measure_size, runs))
         self._is_study = len(runs) > 1
         unit = "" if self._counts_trials else " runs"
@@ -81,11 +81,11 @@ class RunProgress:
             self._end_run(previous_run, bar)
             self._progress.remove_task(bar)
         self._progress.start()
-        workload, has_trials = run.space.workload, run.trials < UNLIMITED
+        workload, has_trials = run.space.workload, run.trial_count < UNLIMITED
         limit_seconds = None if has_trials else run.budget.seconds
         bar = self._progress.add_task(
             f"{workload}  {run.strategy.name}, seed {run.seed}",
-            total=run.trials if has_trials else limit_seconds,
+            total=run.trial_count if has_trials else limit_seconds,
             best="",
             unit="" if limit_seconds is None else " s",
         )
@@ -115,7 +115,7 @@ class RunProgress:
             self._console.print(Text(phase), soft_wrap=True)
 
     def _measure_size(self, run: Run) -> int:
-        return run.trials if self._counts_trials else 1
+        return run.trial_count if self._counts_trials else 1
 
     def _end_run(self, run: Run, bar: TaskID) -> None:
         self._finished_size += self._measure_size(run)

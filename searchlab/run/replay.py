@@ -16,7 +16,7 @@ from ..workload import Function
 from .plan import Run
 
 _PROGRAM_ROLES = ("core", "workload", "space", "table")
-"""The roles whose code determines the programs and, in a table, their times; see :attr:`Header.code`."""
+"""The roles whose code determines the programs and, in a table, their times; see :attr:`Header.code_digests`."""
 
 
 class Replay:

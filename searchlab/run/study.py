@@ -210,7 +210,7 @@ class Study:
                     self.base,
                     warm_starts[sources_by_strategy[strategy.label]],
                     contrasts=tuple(spec.contrasts),
-                    starts=strategy.name if spec.starts == "own" else "",
+                    start_salt=strategy.name if spec.starts == "own" else "",
                 )
                 try:
                     runs.append(plan_run(run))

@@ -321,7 +321,7 @@ def find_bundle_problems(bundle: Bundle, suite: Suite) -> Iterator[str]:
         yield from _find_result_problems(bundle, split, result, suite)
     dev, test = (bundle.results.get(split) for split in SPLITS)
     if dev and test:
-        for name in ("policy", "cost_model", "features", "batch", "starts", "code"):
+        for name in ("policy", "cost_model", "features", "batch", "start_salt", "code_digests"):
             if getattr(dev, name) != getattr(test, name):
                 yield f"its {name} on the test split is not that on the dev split; only one strategy may be submitted"
     if test and test.test_uses not in (msgspec.UNSET, 1):

@@ -240,7 +240,7 @@ class SuiteAnswer:
         yield Text(self.describe_verdicts(), "bold")
         yield Text(
             f"Differences in mean area under the curve across {counted(tables, 'table')} of {self.suite.name}, "
-            f"{counted(seeds, 'seed')}, {counted(self.new_result.trials, 'trial')}."
+            f"{counted(seeds, 'seed')}, {counted(self.new_result.trial_count, 'trial')}."
         )
         if self.answers:
             yield Text()

@@ -419,13 +419,13 @@ def _perform_run(request: _Request, space_choice: SpaceChoice, inbox: IO[bytes],
     """Propose configs and learn from their measurements, as in :class:`~searchlab.run.loop.RunLoop`."""
     recorded_runs = request.strategy
     with trust_plugins():
-        strategy, budget = strategy_of(recorded_runs), Budget(recorded_runs.trials)
+        strategy, budget = strategy_of(recorded_runs), Budget(recorded_runs.trial_count)
         run = Run(space_choice, strategy, request.seed, recorded_runs.batch, budget, TableSettings(""), Path())
-        driver = PolicyDriver(replace(run, starts=recorded_runs.starts))
+        driver = PolicyDriver(replace(run, start_salt=recorded_runs.start_salt))
         trials: list[Trial] = []
-        while len(trials) < recorded_runs.trials:
+        while len(trials) < recorded_runs.trial_count:
             first_index = len(trials)
-            configs = driver.ask(recorded_runs.batch)[: recorded_runs.trials - first_index]
+            configs = driver.ask(recorded_runs.batch)[: recorded_runs.trial_count - first_index]
             if not configs:
                 break
             _send(outbox, _Reply(configs=[config.to_json() for config in configs]))
@@ -433,7 +433,7 @@ def _perform_run(request: _Request, space_choice: SpaceChoice, inbox: IO[bytes],
             outcomes = zip(configs, measurements, strict=True)
             trials += [Trial(index, *outcome) for index, outcome in enumerate(outcomes, first_index)]
             driver.tell(trials[first_index:])
-        _send(outbox, _Reply(ended=len(trials) < recorded_runs.trials))
+        _send(outbox, _Reply(ended=len(trials) < recorded_runs.trial_count))
 
 
 def _send(stream: IO[bytes], message: Any) -> None:

@@ -111,10 +111,10 @@ class Leaderboard:
                 tables_by_selection.setdefault(selection, []).append(table.entry.name)
         return tables_by_selection
 
-    def make_rows(self, table_names: Sequence[str], trials: int) -> list[LeaderboardRow]:
-        """Return the strategies by area after ``trials`` trials on ``table_names``, the largest first."""
+    def make_rows(self, table_names: Sequence[str], trial_count: int) -> list[LeaderboardRow]:
+        """Return the strategies by area after ``trial_count`` trials on ``table_names``, the largest first."""
         areas = {
-            strategy: [self._curves[strategy, name][:, :trials].mean(axis=1) for name in table_names]
+            strategy: [self._curves[strategy, name][:, :trial_count].mean(axis=1) for name in table_names]
             for strategy in self._results_by_strategy
         }
         ranked_strategies = sorted(
@@ -128,7 +128,7 @@ class Leaderboard:
         rows = []
         for strategy in ranked_strategies:
             result = self._results_by_strategy[strategy]
-            curves = [self._curves[strategy, name][:, :trials] for name in table_names]
+            curves = [self._curves[strategy, name][:, :trial_count] for name in table_names]
             is_reached = [curve >= TARGET_FRACTION for curve in curves]
             first_trials = [np.where(run.any(axis=1), run.argmax(axis=1) + 1, np.inf) for run in is_reached]
             rows.append(
@@ -143,7 +143,7 @@ class Leaderboard:
                     failed_fraction=float(
                         np.mean([self._failed_fractions[strategy, name].mean() for name in table_names])
                     ),
-                    cpu_milliseconds_per_trial=1e3 * result.own_seconds / result.trials,
+                    cpu_milliseconds_per_trial=1e3 * result.own_seconds / result.trial_count,
                 )
             )
         return rows

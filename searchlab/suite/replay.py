@@ -139,10 +139,10 @@ class Replayer:
                 strategy_of(trajectories),
                 seed,
                 trajectories.batch,
-                Budget(trajectories.trials),
+                Budget(trajectories.trial_count),
                 table.settings(),
                 log_path,
-                starts=trajectories.starts,
+                start_salt=trajectories.start_salt,
             )
             replayed_log = search(plan_run(run), measurer)
         return Trajectory.from_log(LogColumns.from_log(replayed_log), table)
@@ -218,7 +218,7 @@ def check_baselines(
             code = _digest_code(suite, baseline)
         except SearchlabError:
             continue
-        if code == baseline.code:
+        if code == baseline.code_digests:
             continue
         identity_bytes = msgspec.json.encode([baseline, code, library_versions()], order="sorted")
         identity_digest = hashlib.sha256(identity_bytes).hexdigest()[:32]

@@ -80,35 +80,40 @@ class TableRuns(msgspec.Struct, frozen=True):
     random: RandomDraws | None = None
 
 
-class Trajectories(msgspec.Struct, frozen=True, kw_only=True):
+class Trajectories(
+    msgspec.Struct,
+    frozen=True,
+    rename={"format_version": "trajectories", "trial_count": "trials", "start_salt": "starts", "code_digests": "code"},
+    kw_only=True,
+):
     """The runs of one strategy, by table.
 
     Attributes:
-        format_version: The version of the format, called ``trajectories`` in the file.
+        format_version: The version of the format.
         suite: The suite's version.
         strategy: Its name in pictures and tables.
-        trials: The largest number of trials in a run.
-        starts: As in the header of a log.
+        trial_count: The largest number of trials in a run.
+        start_salt: As in the header of a log.
         contrasts: As in the header of a log.
         own_seconds: The mean time for training and proposing per run on ``host``.
-        code: The digests of the code of the policy and the cost model, unless it changed between runs.
+        code_digests: The digests of the code of the policy and the cost model, unless it changed between runs.
         test_uses: The number of variants of the policy run on the test split so far.
     """
 
-    format_version: int = msgspec.field(default=FORMAT_VERSION, name="trajectories")
+    format_version: int = FORMAT_VERSION
     suite: str
     strategy: str
     policy: Plugin
     cost_model: Plugin | None = None
     features: str = ""
     batch: int
-    trials: int
-    starts: str = ""
+    trial_count: int
+    start_salt: str = ""
     contrasts: tuple[tuple[str, str], ...] = ()
     own_seconds: float = 0.0
     host: str = ""
     versions: dict[str, str] = {}
-    code: dict[str, str] = {}
+    code_digests: dict[str, str] = {}
     test_uses: int | msgspec.UnsetType = msgspec.UNSET
     tables: dict[str, TableRuns]
 
@@ -146,9 +151,9 @@ class Trajectories(msgspec.Struct, frozen=True, kw_only=True):
                     f"{run_title} refers to config {max(run.configs)}, but the table has only "
                     f"{len(table.log.records)} configs; the file is damaged: fetch it again"
                 )
-            if len(set(run.configs)) < len(run.configs) or len(run.configs) > self.trials:
+            if len(set(run.configs)) < len(run.configs) or len(run.configs) > self.trial_count:
                 raise SearchlabError(
-                    f"{run_title} repeats a config, or contains more than {self.trials}; fetch the file again"
+                    f"{run_title} repeats a config, or contains more than {self.trial_count}; fetch the file again"
                 )
         return runs
 
@@ -156,15 +161,15 @@ class Trajectories(msgspec.Struct, frozen=True, kw_only=True):
         """Return the costs of the trials of each run over ``table``, in order."""
         return [table.log.costs[list(run.configs)] for run in self.runs_on(table).runs]
 
-    def compute_curves(self, table: SuiteTable, trials: int) -> Floats:
-        """Return the best throughput so far in each run, relative to the optimum: shape (runs, trials)."""
+    def compute_curves(self, table: SuiteTable, trial_count: int) -> Floats:
+        """Return the best throughput so far in each run, relative to the optimum: shape (runs, trial_count)."""
         best_costs = [np.minimum.accumulate(costs) for costs in self.costs_on(table)]
-        curves: Floats = table.log.costs.min() / pad_curves(best_costs, trials)
+        curves: Floats = table.log.costs.min() / pad_curves(best_costs, trial_count)
         return curves
 
     def compute_areas(self, table: SuiteTable) -> Floats:
         """Return the area under the curve of each run, relative to the optimum: shape (runs,)."""
-        areas: Floats = self.compute_curves(table, self.trials).mean(axis=1)
+        areas: Floats = self.compute_curves(table, self.trial_count).mean(axis=1)
         return areas
 
     def make_columns(self, table: SuiteTable, run: Trajectory) -> LogColumns:
@@ -188,7 +193,7 @@ class Trajectories(msgspec.Struct, frozen=True, kw_only=True):
             random_draws=table_runs.random,
             workers=table_header.workers,
             versions=self.versions,
-            starts=self.starts,
+            start_salt=self.start_salt,
             contrasts=self.contrasts,
         )
         positions = np.array(run.configs, dtype=np.int64)
@@ -228,7 +233,7 @@ def _check_same_strategy(log: LogColumns, other_logs: Sequence[LogColumns]) -> N
     header = log.header
     all_headers = [other_log.header for other_log in other_logs]
     table_headers = [other for other in all_headers if other.table == header.table]
-    for name in ("policy", "cost_model", "features", "batch", "warm_start", "starts", "contrasts"):
+    for name in ("policy", "cost_model", "features", "batch", "warm_start", "start_salt", "contrasts"):
         headers = table_headers if name == "warm_start" else all_headers  # tables may differ in their warm start
         if headers and getattr(headers[0], name) != getattr(header, name):
             raise SearchlabError(
@@ -253,7 +258,7 @@ def _combine_logs(suite: Suite, logs: Sequence[LogColumns]) -> Trajectories:
                 header.effective_options,
                 header.random_draws,
             )
-    code_digests = [
+    log_digests = [
         {role: digest for role, digest in log.code_digests.items() if role in ("policy", "cost_model")} for log in logs
     ]
     header = logs[0].header
@@ -266,10 +271,10 @@ def _combine_logs(suite: Suite, logs: Sequence[LogColumns]) -> Trajectories:
         batch=header.batch,
         versions=logs[-1].versions,
         host=cpu_model(),
-        trials=max(log.trial_count for log in logs),
-        starts=header.starts,
+        trial_count=max(log.trial_count for log in logs),
+        start_salt=header.start_salt,
         contrasts=header.contrasts,
-        code=code_digests[0] if all(code == code_digests[0] for code in code_digests) else {},
+        code_digests=log_digests[0] if all(digests == log_digests[0] for digests in log_digests) else {},
         own_seconds=float(f"{np.mean([log.spent_seconds[:, :2].sum() for log in logs]):.3g}"),
         tables=tables,
     )

@@ -303,9 +303,9 @@ def _is_complete(path: Path, run: Run) -> bool:
         return False
     log = read_log(path)
     check_identity(path, log.header, run.header)
-    if len(log.records) < run.trials:
+    if len(log.records) < run.trial_count:
         raise SearchlabError(
-            f"{path} is a complete table of {len(log.records)} configs instead of {run.trials}; remove it or choose "
-            "another file, and run this again"
+            f"{path} is a complete table of {len(log.records)} configs instead of {run.trial_count}; remove it or "
+            "choose another file, and run this again"
         )
     return True

@@ -135,7 +135,7 @@ def curves(suite: Suite, runs: Sequence[Trajectories], budget: str | None = None
     The number of trials is that of the runs, or ``budget``, relative to each table's difficulty, if that is lower.
     """
     curves_by_table: dict[str, dict[str, Floats]] = {strategy_runs.strategy: {} for strategy_runs in runs}
-    longest = max(strategy_runs.trials for strategy_runs in runs)  # all runs of a strategy may end earlier
+    longest = max(strategy_runs.trial_count for strategy_runs in runs)  # all runs of a strategy may end earlier
     for table in suite.tables:
         costs = np.array(list(costs_of(table).values()))
         limit = parse_difficulty(budget, costs) if budget else len(costs)
@@ -648,7 +648,7 @@ def losses(suite: Suite) -> str:
         parts = [float(lost[a:b].sum()) / len(lost) for a, b in pairwise([0, 8, 32, len(lost)])]
         area = 1 - float(lost.mean())
         rows.append((area, [f"`{name}`", f"{area:.3f}", *(f"{part:.3f}" for part in parts), f"{1 - parts[0]:.3f}"]))
-    last = max(strategy_runs.trials for strategy_runs in runs)
+    last = max(strategy_runs.trial_count for strategy_runs in runs)
     head = ["strategy", "area", "lost in trials 1 to 8", "9 to 32", f"33 to {last}", "bound after 8 trials"]
     return markdown(head, [row for _, row in sorted(rows, reverse=True)])
 

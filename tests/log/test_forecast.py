@@ -37,7 +37,7 @@ def test_the_time_left_is_estimated_from_the_nearest_logs() -> None:
         RunStatus(plan_run("new", workload="other")),
         RunStatus.from_log(plan_run("done", trials=1, workload="third"), make_log(5)),
     ]
-    forecasts = {(item.workload, item.strategy): (item.trials, item.seconds) for item in forecast(statuses)}
+    forecasts = {(item.workload, item.strategy): (item.trial_count, item.seconds) for item in forecast(statuses)}
     each, overall = (4 * 2 + 2 * 20) / 6, (4 * 2 + 2 * 20 + 5) / 7
     assert forecasts == {
         ("w", "fast"): (6, 12.0),
@@ -53,15 +53,15 @@ def test_an_interruption_is_no_time_spent_on_a_trial() -> None:
     (remaining,) = forecast(
         [RunStatus.from_log(plan_run("a"), make_log(3, 6, 6 + INTERRUPTION_SECONDS + 1, 9 + INTERRUPTION_SECONDS + 1))]
     )
-    assert (remaining.trials, remaining.seconds) == (6, 18.0)
+    assert (remaining.trial_count, remaining.seconds) == (6, 18.0)
 
 
 def test_budgets_of_seconds_limit_trials_and_time() -> None:
     limited = plan_run("a", trials=UNLIMITED, seconds=3.2)
     (remaining,) = forecast([RunStatus(limited)])
-    assert (remaining.trials, remaining.seconds) == (None, 3.2), "nothing is known but the budget"
+    assert (remaining.trial_count, remaining.seconds) == (None, 3.2), "nothing is known but the budget"
     (remaining,) = forecast([RunStatus.from_log(limited, make_log(2, 4, 6))])
-    assert (remaining.trials, remaining.seconds) == (7, 14.0), "the tenth trial exceeds 3.2 s"
+    assert (remaining.trial_count, remaining.seconds) == (7, 14.0), "the tenth trial exceeds 3.2 s"
 
 
 def test_what_no_budget_limits_is_unknown() -> None:

@@ -214,7 +214,7 @@ def test_a_study_with_seconds_is_planned_run_and_reported(table: Path, tmp_path:
     study = Study.from_dict(spec, tmp_path)
     first = forecast([RunStatus(run) for run in study.planned_runs() if run.strategy == "random"])
     assert [
-        (item_forecast.runs, item_forecast.complete, item_forecast.trials, item_forecast.seconds)
+        (item_forecast.run_count, item_forecast.complete_count, item_forecast.trial_count, item_forecast.seconds)
         for item_forecast in first
     ] == [(3, 0, None, 3 * seconds)]
     results = study.run(tmp_path / "out")

@@ -48,7 +48,7 @@ def swap_first_trials(trajectories: Trajectories) -> Trajectories:
 def test_baselines_of_the_same_code_are_not_replayed(sealed: Path, replays: list[str]) -> None:
     suite = find_suite(sealed)
     baseline_runs = read_baselines(suite)
-    assert all(set(baseline.code) >= {"policy"} for baseline in baseline_runs)
+    assert all(set(baseline.code_digests) >= {"policy"} for baseline in baseline_runs)
     check_baselines(suite, baseline_runs)
     assert not replays
 

@@ -33,11 +33,13 @@ def study(suite: Any, **more: Any) -> Study:
 def test_a_suite_supplies_everything_but_the_policies(bare: Path) -> None:
     runs, left_out = study(str(bare)).plan()
     assert not left_out and len(runs) == 4 * 3, "the seeds of the protocol"
-    assert {run.trials for run in runs} == {12}
+    assert {run.trial_count for run in runs} == {12}
     assert [str(run.log_path.parent.parent) for run in runs[::3]] == list(TABLES), "table by table"
     assert {run.space.target.cores for run in runs} == {1, 2}
     fewer, _ = study(str(bare / "test"), trials=5, seeds=[7]).plan()
-    assert [(str(run.log_path), run.trials) for run in fewer] == [(f"{name}/random/seed7.jsonl", 5) for name in TEST]
+    assert [(str(run.log_path), run.trial_count) for run in fewer] == [
+        (f"{name}/random/seed7.jsonl", 5) for name in TEST
+    ]
 
 
 def test_a_study_file_next_to_its_suite(bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,7 +55,7 @@ def test_trials_may_depend_on_how_difficult_a_table_is(bare: Path, tmp_path: Pat
     """The number is the mean that random search needs, here estimated from 2,000 random orders."""
     tables = find_suite(bare).tables
     trials_by_table = {
-        factor: {run.log_path.parent.parent.name: run.trials for run in study(str(bare), trials=text).plan().runs}
+        factor: {run.log_path.parent.parent.name: run.trial_count for run in study(str(bare), trials=text).plan().runs}
         for factor, text in ((1, "difficulty"), (0.5, "0.5 difficulty"), (1000, "1000 difficulty"))
     }
     assert (

@@ -55,7 +55,9 @@ def test_a_table_contains_the_space_in_random_order(tmp_path: Path) -> None:
     log = read_log(path)
     configs = [trial.config for trial in log.trials]
     everything = list(run.space.enumerate())
-    assert set(configs) == set(everything) and len(configs) == len(everything) == run.trials == log.header.space_size
+    assert (
+        set(configs) == set(everything) and len(configs) == len(everything) == run.trial_count == log.header.space_size
+    )
     assert configs != everything
     assert log.header.name == "table" and TableInfo(log).is_exhaustive
     before = path.read_bytes()
@@ -105,7 +107,7 @@ def test_a_study_gives_a_table_of_each_workload_and_space() -> None:
     )
     runs, left_out = plan_tables(study, limit=70, seed=4)
     assert len(left_out) == 1 and "guided-gemm" in left_out[0]
-    assert {(str(run.log_path), run.trials) for run in runs} >= {
+    assert {(str(run.log_path), run.trial_count) for run in runs} >= {
         ("gemm_16x16x16/small.jsonl", 70),
         ("gemm_64x64x64/guided-gemm.jsonl", 64),
     }
