@@ -276,7 +276,7 @@ def _format_limit(limit: float) -> str:
     return str(limit) if isinstance(limit, int) else f"{limit:g}"
 
 
-_Kind = inspect.Parameter
+_VARIADIC_KINDS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 Parameters = ParamSpec("Parameters")
 Returned = TypeVar("Returned")
 
@@ -300,7 +300,7 @@ def checks_arguments(function: Callable[Parameters, Returned]) -> Callable[Param
                 text = f"there is no argument {unknown!r}{did_you_mean(name, signature.parameters)}"
             raise TypeError(f"{function.__qualname__}(): {text}") from None
         for name, value in arguments.arguments.items():
-            is_variadic = signature.parameters[name].kind in (_Kind.VAR_POSITIONAL, _Kind.VAR_KEYWORD)
+            is_variadic = signature.parameters[name].kind in _VARIADIC_KINDS
             if not is_variadic and (annotation := _evaluate_annotation(function, name)) is not None:
                 arguments.arguments[name] = _check_argument(function.__qualname__, name, value, annotation)
         return function(*arguments.args, **arguments.kwargs)

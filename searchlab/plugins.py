@@ -28,7 +28,7 @@ from .foreign_code import (
 )
 from .options import SUPPLIED, check_option, declared_options, plain
 
-T = TypeVar("T")
+PluginT = TypeVar("PluginT")
 
 
 class Plugin(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -72,7 +72,7 @@ PluginSpec = str | Mapping[str, Any] | Plugin | type[Any]
 
 
 @dataclass(frozen=True)
-class PluginKind(Generic[T]):
+class PluginKind(Generic[PluginT]):
     """A kind of plug-in, such as policies.
 
     Attributes:
@@ -84,7 +84,7 @@ class PluginKind(Generic[T]):
 
     title: str
     group: str
-    contract: type[T]
+    contract: type[PluginT]
     positional: int
 
     def entry_points_by_name(self) -> dict[str, EntryPoint]:
@@ -101,7 +101,7 @@ class PluginKind(Generic[T]):
                 f"another package must be installed and registered under {self.group!r}"
             )
 
-    def load(self, name: str) -> type[T]:
+    def load(self, name: str) -> type[PluginT]:
         """Import a class by its registered name or as ``module:Class``. Raises SearchlabError if that fails."""
         self.check_name(name)
         point = self.entry_points_by_name().get(name)
@@ -109,9 +109,9 @@ class PluginKind(Generic[T]):
         if not isinstance(value, type):
             hint = f"; to tune a function, write 'python:{name}'" if self.title == "workload" else ""
             raise SearchlabError(f"{self.title} {name!r} must be a class, not {value!r}{hint}")
-        return cast(type[T], value)
+        return cast(type[PluginT], value)
 
-    def resolve(self, spec: PluginSpec) -> tuple[Plugin, type[T]]:
+    def resolve(self, spec: PluginSpec) -> tuple[Plugin, type[PluginT]]:
         """Return the plug-in and the class that ``spec`` specifies. Raises SearchlabError if ``spec`` is invalid."""
         if isinstance(spec, Plugin):
             spec = {"name": spec.name, "options": spec.options}
@@ -130,7 +130,7 @@ class PluginKind(Generic[T]):
             raise SearchlabError(
                 f"a {self.title} must be a name or {{'name': ..., 'options': {{...}}}}, not {spec!r:.200}{hint}"
             )
-        cls: type[T] = name if isinstance(name, type) else self.load(name)
+        cls: type[PluginT] = name if isinstance(name, type) else self.load(name)
         return Plugin(self.name_of(cls), dict(options)), cls
 
     def name_of(self, cls: type[Any]) -> str:
@@ -141,7 +141,7 @@ class PluginKind(Generic[T]):
                 return point.name
         return reference
 
-    def options_of(self, cls: type[T]) -> dict[str, inspect.Parameter]:
+    def options_of(self, cls: type[PluginT]) -> dict[str, inspect.Parameter]:
         """Return the parameters that are options, by name; annotations that can be checked are evaluated."""
         options = declared_options(cls.__init__)
         parameters = list(inspect.signature(cls).parameters.values())[self.positional :]
@@ -151,7 +151,7 @@ class PluginKind(Generic[T]):
             if p.name not in SUPPLIED
         }
 
-    def unspecified_options(self, cls: type[T], options: Collection[str]) -> dict[str, Any]:
+    def unspecified_options(self, cls: type[PluginT], options: Collection[str]) -> dict[str, Any]:
         """Return the defaults of the options of ``cls`` that are not among ``options``, as plain data or text."""
         defaults: dict[str, Any] = {}
         for name, parameter in self.options_of(cls).items():
@@ -170,7 +170,7 @@ class PluginKind(Generic[T]):
                 f"choose one that `searchlab list` shows"
             )
 
-    def check_names(self, name: str, cls: type[T], options: Iterable[str]) -> None:
+    def check_names(self, name: str, cls: type[PluginT], options: Iterable[str]) -> None:
         """Raise SearchlabError if any of the names in ``options`` is not an option of ``cls``."""
         parameters = self.options_of(cls)
         if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
@@ -181,14 +181,14 @@ class PluginKind(Generic[T]):
                     f"{self.title} {name!r} has no option {option!r}{did_you_mean(option, parameters)}"
                 )
 
-    def check_options(self, plugin: Plugin, cls: type[T]) -> None:
+    def check_options(self, plugin: Plugin, cls: type[PluginT]) -> None:
         """Raise SearchlabError if ``cls`` does not have an option of ``plugin`` or does not accept its value."""
         self.check_names(plugin.name, cls, plugin.options)
         for option, parameter in self.options_of(cls).items():
             if option in plugin.options:
                 check_option(option, plugin.options[option], parameter.annotation)
 
-    def make(self, plugin: Plugin, *args: Any, **kwargs: Any) -> T:
+    def make(self, plugin: Plugin, *args: Any, **kwargs: Any) -> PluginT:
         """Instantiate ``plugin`` with ``args``, ``kwargs`` and its options. Raises SearchlabError if this fails."""
         cls = self.load(plugin.name)
         if (untrusted_path := _find_untrusted_path()) and find_unregistered_code(plugin.options):

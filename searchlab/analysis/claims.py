@@ -215,8 +215,8 @@ def _compare(comparison: ComparedRuns, claim: Claim, opponent: str) -> _ClaimRes
         note = f"there are no runs of {listed(absent)} here"
     elif not number_pairs:
         note = "no workload has runs of both" + (" with enough trials" if has_short_runs else "")
-    firsts, seconds = [first for first, _ in number_pairs], [second for _, second in number_pairs]
-    difference = paired_difference(firsts, seconds, clusters)
+    first_values, second_values = [first for first, _ in number_pairs], [second for _, second in number_pairs]
+    difference = paired_difference(first_values, second_values, clusters)
     return _ClaimResult(claim, opponent, difference, float(np.mean(unreached_fractions or [0.0])), note)
 
 

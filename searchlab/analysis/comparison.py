@@ -27,7 +27,7 @@ from .columns import Tables
 from .measures import AREA
 from .page.render import render_page
 from .read import REPORT_DIR, group_runs, read_planned_claims, read_runs
-from .runs import By, ComparedRuns, list_strategies
+from .runs import ComparedRuns, CurveAxis, list_strategies
 from .summary import Summary, summarize
 from .tables import COMPRESSED, make_number_tables
 from .words import counted
@@ -46,7 +46,7 @@ MAX_WORKLOADS = 12  # the number of workloads that a notebook shows by default
 
 
 @checks_arguments
-def compare(*what: Source | Mapping[str, Source], by: By | None = None) -> Comparison:
+def compare(*what: Source | Mapping[str, Source], by: CurveAxis | None = None) -> Comparison:
     """Compare strategies as ``searchlab report`` does, without writing files.
 
     Args:
@@ -97,7 +97,7 @@ def report(
     out: str | Path | None = None,
     everything: bool = False,
     figures: Format | None = None,
-    by: By | None = None,
+    by: CurveAxis | None = None,
 ) -> Summary:
     """Compare the runs in logs, and write a page and data files.
 

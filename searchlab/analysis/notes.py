@@ -185,7 +185,10 @@ def describe_measurement_difference(runs: Sequence[LoggedRun]) -> str:
 
 
 def _find_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Return both values of each key in which two mappings differ. Keys of one alone count only if no others do."""
+    """Return both values of each key in which two mappings differ.
+
+    If a key that both have differs, keys that only one of them has are omitted: they usually follow from this key.
+    """
     keys = dict.fromkeys([*first, *second])
     pairs = {key: (first.get(key), second.get(key)) for key in keys if first.get(key) != second.get(key)}
     return {key: pair for key, pair in pairs.items() if key in first and key in second} or pairs

@@ -18,7 +18,7 @@ from ..log.lease import is_locked
 from ..log.plan import PLAN_FILE_NAME, Claim, read_plan
 from ..log.read import LOG_SUFFIXES, find_logs
 from .notes import MEASUREMENT, describe_measurement_difference, find_header_difference
-from .runs import By, ComparedRuns, LoggedRun, WorkloadRuns
+from .runs import ComparedRuns, CurveAxis, LoggedRun, WorkloadRuns
 from .words import counted
 
 REPORT_DIR = "report"
@@ -28,7 +28,7 @@ _STRATEGY_FIELDS = ("space", "fingerprint", "policy", "cost_model", "features", 
 """The fields of the header that are the same in all runs of a strategy on a workload."""
 
 
-def read_runs(*where: Path, everything: bool = False, by: By | None = None) -> ComparedRuns:
+def read_runs(*where: Path, everything: bool = False, by: CurveAxis | None = None) -> ComparedRuns:
     """Read logs, including all logs in directories, as runs to compare.
 
     In a study's directory, only the runs and trials that are currently part of the study are read. Other logs and
@@ -103,7 +103,7 @@ def read_planned_claims(*where: Path) -> list[Claim]:
 def group_runs(
     named_logs: Iterable[tuple[LogColumns, str]],
     running: Collection[str] = (),
-    by: By | None = None,
+    by: CurveAxis | None = None,
     not_started_count: int = 0,
 ) -> ComparedRuns:
     """Group logs by workload, strategy and seed, as runs to compare.

@@ -34,7 +34,7 @@ With few draws, the fastest of them is almost sure to be among as many trials, s
 MEASURED_GAIN = 0.01
 """The ``least_gain`` of a random search that is estimated from measured draws, whose noise is about one percent."""
 
-By = Literal["trials", "seconds"]
+CurveAxis = Literal["trials", "seconds"]
 """What strategies are compared over: the area under the curve over trials, or over charged seconds."""
 
 PART_COUNT = 8  # number of parts into which the budget is divided
@@ -291,7 +291,7 @@ class StrategyRuns:
         return BudgetParts(areas, *average_defined(shares, axis=2))
 
     @cached_property
-    def bands(self) -> dict[By, Band]:
+    def bands(self) -> dict[CurveAxis, Band]:
         """The bands of the runs that are compared, up to the horizon."""
         return {"trials": band_over_trials(self.curves), "seconds": band_over_seconds(self.curves, self.elapsed)}
 
@@ -360,7 +360,7 @@ class WorkloadRuns:
     workload: str
     runs_by_strategy: Mapping[str, Sequence[LoggedRun]]
     best_known: BestKnown | None = None
-    by: By = "trials"
+    by: CurveAxis = "trials"
     not_started_count: int = 0
 
     def truncate(self, budget: Budget, strategies: Collection[str]) -> WorkloadRuns:

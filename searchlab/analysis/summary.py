@@ -29,7 +29,7 @@ from .contrasts import (
 from .explanations import Explanation, explain_contrast
 from .measures import OverallStrategy, StrategySummary, rank_over_all, sort_by_area
 from .notes import MEASUREMENT, write_notes
-from .runs import TARGET_FRACTION, BestKnown, By, ComparedRuns, StrategyRuns, WorkloadRuns
+from .runs import TARGET_FRACTION, BestKnown, ComparedRuns, CurveAxis, StrategyRuns, WorkloadRuns
 from .verdict import UNFINISHED_SENTENCE, Standing, compare_leader, judge_contrast, write_answer, write_verdict
 from .words import counted, name_area
 
@@ -148,7 +148,7 @@ class Summary(msgspec.Struct, frozen=True):
     overall: Overall | None = None
     answers: list[ContrastAnswer] = []
     claims: list[ClaimVerdict] = []
-    by: By = "trials"
+    by: CurveAxis = "trials"
 
     def __repr__(self) -> str:
         strategies = {row.strategy for workload_summary in self.workloads for row in workload_summary.strategies}
@@ -197,7 +197,7 @@ def summarize(comparison: ComparedRuns, claims: Sequence[Claim] = ()) -> Summary
         comparison: The runs, by workload.
         claims: The published claims to test.
     """
-    by: By = next((workload_runs.by for workload_runs in comparison.values()), "trials")
+    by: CurveAxis = next((workload_runs.by for workload_runs in comparison.values()), "trials")
     rankings = {workload: _rank_strategies(workload_runs) for workload, workload_runs in comparison.items()}
     strategies, overall_contrasts = compare_over_all(comparison, rankings)
     registered_pairs, late_pairs = find_registered_pairs(comparison)

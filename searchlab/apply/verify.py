@@ -10,7 +10,7 @@ import math
 import statistics
 import timeit
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,8 +54,7 @@ Readings = tuple[float, ...]
 """The execution times of a program in seconds, one reading per round."""
 
 
-@dataclass(frozen=True)
-class SpeedUp:
+class SpeedUp(msgspec.Struct, frozen=True):
     """The speed-up over the untuned program: the ratio of the medians, and the quartiles of the ratios per round.
 
     Attributes:
@@ -70,8 +69,7 @@ class SpeedUp:
     least: bool = False
 
 
-@dataclass(frozen=True)
-class VerifiedProgram:
+class VerifiedProgram(msgspec.Struct, frozen=True):
     """A trial of the log whose program was built and run again. All times are in seconds per execution.
 
     Attributes:
@@ -112,8 +110,7 @@ class VerifiedProgram:
         return None if self.ratio is None or self.noise is None else abs(self.ratio - 1) <= self.noise
 
 
-@dataclass(frozen=True)
-class Verification:
+class Verification(msgspec.Struct, frozen=True, kw_only=True, rename={"uses_log_settings": "own"}):
     """The result of :func:`verify_log`.
 
     Attributes:
@@ -143,18 +140,14 @@ class Verification:
         return all(program.failure is None for program in self.programs)
 
     def to_json(self) -> dict[str, Any]:
-        programs = [
-            {
-                **asdict(program),
+        fields: dict[str, Any] = msgspec.to_builtins(self, enc_hook=str) | {"right": self.all_correct}
+        for program, program_fields in zip(self.programs, fields["programs"], strict=True):
+            program_fields |= {
                 "ratio": program.ratio,
                 "as_logged": program.as_logged,
                 "right": program.failure is None,
             }
-            for program in self.programs
-        ]
-        fields = asdict(self) | {"own": self.uses_log_settings, "right": self.all_correct}
-        del fields["uses_log_settings"]
-        return fields | {"log": str(self.log), "settings": msgspec.to_builtins(self.settings), "programs": programs}
+        return fields
 
 
 class Untuned(Space):
@@ -382,15 +375,15 @@ def _check_remeasured(
     )
     if measurement.failure is not None:
         inputs_text = " (inputs from seed 0)" if measurement.failure == "wrong_answer" else ""
-        return replace(program, message=f"{measurement.message}{inputs_text}")
+        return msgspec.structs.replace(program, message=f"{measurement.message}{inputs_text}")
     for seed in seeds:
         if failed_measurement := measurer.check(space, measurement.program, seed):
             message = f"{failed_measurement.message} (inputs from seed {seed})"
-            return replace(program, failure=failed_measurement.failure, message=message)
+            return msgspec.structs.replace(program, failure=failed_measurement.failure, message=message)
     original_program = get_recorded_program(result.trials[trial.index])
     if original_program and original_program != measurement.program:
         message = describe_program_change(original_program, measurement.program, result.log.versions)
-        return replace(program, failure="another_program", message=message)
+        return msgspec.structs.replace(program, failure="another_program", message=message)
     return program
 
 
@@ -504,9 +497,9 @@ def _add_readings(
         seconds = timings.programs[program.trial]
         spread = spread_of(seconds) + max(measure_noise(log) or 0.0, spread_of(program.logged))
         speed_up = _compute_speed_up(timings, program.trial, settings.run_timeout, untuned_trial)
-        return replace(program, seconds=seconds, noise=spread, speed_up=speed_up)
+        return msgspec.structs.replace(program, seconds=seconds, noise=spread, speed_up=speed_up)
     if program.failure is None:
-        return replace(program, failure="run_error", message="it ran, but failed when it was timed")
+        return msgspec.structs.replace(program, failure="run_error", message="it ran, but failed when it was timed")
     return program
 
 

@@ -16,7 +16,7 @@ from ..analysis.latex import REFERENCES_NAME, TABLES_NAME, write_latex
 from ..analysis.power import PowerPlan, plan_power
 from ..analysis.publish import Publication, make_publication, publish
 from ..analysis.read import read_planned_claims
-from ..analysis.runs import By, ComparedRuns
+from ..analysis.runs import ComparedRuns, CurveAxis
 from ..analysis.watch import StudyProgress
 from ..analysis.words import counted
 from ..errors import SearchlabError
@@ -69,7 +69,7 @@ def report(
         ),
     ] = False,
     by: Annotated[
-        By | None,
+        CurveAxis | None,
         Option(
             help="Compare strategies by the area under the curve over trials or seconds [default: over seconds if "
             "these limit all runs].",
@@ -128,7 +128,7 @@ def report(
 
 
 def _compare_runs(
-    study: Study | None, paths: Sequence[Path], everything: bool, by: By | None, suite: str
+    study: Study | None, paths: Sequence[Path], everything: bool, by: CurveAxis | None, suite: str
 ) -> Comparison:
     """Compare the runs of ``study``, whose directory is the only path, or else those at ``paths``."""
     if study:
@@ -185,7 +185,9 @@ def _make_publication(result_dir: Path, suite: str) -> Publication:
     )
 
 
-def read_study_runs(study: Study, logs_dir: Path, *, everything: bool = False, by: By | None = None) -> ComparedRuns:
+def read_study_runs(
+    study: Study, logs_dir: Path, *, everything: bool = False, by: CurveAxis | None = None
+) -> ComparedRuns:
     """Read the logs of ``study``, and the suite's baselines to which the study refers."""
     if not study.baselines:
         return read_runs(logs_dir, everything=everything, by=by)

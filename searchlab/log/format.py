@@ -3,6 +3,9 @@
 After the last trial, there may be other kinds of lines. They record why the run ended before its budget of trials was
 spent, and the times of the fastest trials when they were measured again. The run can still be extended after these
 lines. :mod:`searchlab.log.read` reads logs, and :class:`~searchlab.log.writer.LogWriter` writes them.
+
+The keys of a format never change. Where a field has a clearer name than its key, ``rename`` maps the field to the key;
+this applies to all files and JSON of searchlab.
 """
 
 from __future__ import annotations

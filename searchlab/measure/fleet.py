@@ -49,8 +49,7 @@ Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Address = tuple[str, Port, str]
 """A device on loan: its host, its port, and the key for one connection."""
 
-
-T = TypeVar("T")
+TrackerAnswer = TypeVar("TrackerAnswer")
 
 
 class Server(msgspec.Struct):
@@ -143,7 +142,7 @@ class Tracker(contextlib.AbstractContextManager["Tracker"]):
         """
         return self._receive(tuple[Any, Address])[1]
 
-    def _receive(self, answer_type: type[T]) -> T:
+    def _receive(self, answer_type: type[TrackerAnswer]) -> TrackerAnswer:
         """Return the next answer. Raises OSError if the tracker is gone."""
         try:
             return msgspec.convert(self._rpc.recvjson(self._socket), answer_type)

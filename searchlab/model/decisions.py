@@ -17,38 +17,44 @@ DECISIONS_FILE = "decisions.ndjson"
 FORMAT_VERSION = 1
 
 
-class DecisionsHeader(msgspec.Struct, frozen=True, kw_only=True):
+class DecisionsHeader(msgspec.Struct, frozen=True, kw_only=True, rename={"format_version": "decisions"}):
     """Everything except the measurements that determines which task gets each round.
 
     Attributes:
-        format_version: The version of the format, called ``decisions`` in the file.
+        format_version: The version of the format.
         tasks: How often each task occurs, by workload.
     """
 
-    format_version: int = msgspec.field(default=FORMAT_VERSION, name="decisions")
+    format_version: int = FORMAT_VERSION
     scheduler: Plugin
     seed: int
     batch: int
     tasks: dict[str, int]
 
 
-class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Decision(
+    msgspec.Struct,
+    frozen=True,
+    rename={"best_seconds": "best", "model_seconds": "model"},
+    kw_only=True,
+    omit_defaults=True,
+):
     """A scheduler's decision about one round, with the outcome.
 
     Attributes:
         task: The workload of the chosen task.
         trials: The number of trials in the round; 0 if the task's search has ended.
         total: The number of trials in all rounds so far.
-        best_seconds: The task's lowest cost so far, or None if no program has worked; ``best`` in the file.
-        model_seconds: The estimated time of the model, or None if it is unknown; ``model`` in the file.
+        best_seconds: The task's lowest cost so far, or None if no program has worked.
+        model_seconds: The estimated time of the model, or None if it is unknown.
     """
 
     round: int
     task: str
     trials: int
     total: int
-    best_seconds: float | None = msgspec.field(name="best")
-    model_seconds: float | None = msgspec.field(name="model")
+    best_seconds: float | None
+    model_seconds: float | None
 
 
 class DecisionLog:

@@ -48,11 +48,17 @@ Digest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
 Track = Literal["as published", "tuned on dev", "transfer"]
 
 
-class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Submission(
+    msgspec.Struct,
+    frozen=True,
+    rename={"format_version": "submission"},
+    kw_only=True,
+    forbid_unknown_fields=True,
+):
     """The content of ``submission.json``.
 
     Attributes:
-        format_version: The version of the format, called ``submission`` in the file.
+        format_version: The version of the format.
         name: The name of the strategy in tables, as in its trajectories.
         track: Whether its options are those of a publication or its defaults, were tuned on the development split, or
             whether it has learned from other workloads.
@@ -64,7 +70,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         files: The SHA-256 of every other file in the bundle.
     """
 
-    format_version: Literal[1] = msgspec.field(default=1, name="submission")
+    format_version: Literal[1] = 1
     name: ShortText
     description: ShortText
     authors: Annotated[list[ShortText], msgspec.Meta(min_length=1, max_length=100)]
@@ -115,21 +121,21 @@ class _Author(msgspec.Struct):
     email: str = ""
 
 
-class _SubmissionOptions(msgspec.Struct, forbid_unknown_fields=True):
+class _SubmissionOptions(msgspec.Struct, forbid_unknown_fields=True, rename={"tuned_on": "tuned-on"}):
     """The table ``tool.searchlab`` of a ``pyproject.toml``."""
 
     track: Track
     citation: ShortText
-    tuned_on: list[ShortText] = msgspec.field(default_factory=list, name="tuned-on")
+    tuned_on: list[ShortText] = []
 
 
-class _ProjectMetadata(msgspec.Struct):
+class _ProjectMetadata(msgspec.Struct, rename={"licence": "license", "entry_points": "entry-points"}):
     """What a submission needs of a ``pyproject.toml``."""
 
     authors: list[_Author] = []
     description: str = ""
-    licence: str = msgspec.field(default="", name="license")
-    entry_points: dict[str, dict[str, str]] = msgspec.field(default_factory=dict, name="entry-points")
+    licence: str = ""
+    entry_points: dict[str, dict[str, str]] = {}
 
 
 def submit(package_dir: Path, bundle_path: Path, suite_path: str = "") -> Bundle:

@@ -62,7 +62,11 @@ OnBlock = Callable[[str, int, int], None]
 """A function called after each block with a description, the number of blocks done, and the total number of blocks."""
 
 
-class Block(msgspec.Struct, frozen=True):
+class Block(
+    msgspec.Struct,
+    frozen=True,
+    rename={"pass_index": "pass", "block_index": "number", "failure_messages": "failed"},
+):
     """A line of the journal: the readings from one block. If a block has several lines, the last one counts.
 
     Attributes:
@@ -75,12 +79,12 @@ class Block(msgspec.Struct, frozen=True):
         programs: The hashes of the programs.
     """
 
-    pass_index: int = msgspec.field(name="pass")
-    block_index: int = msgspec.field(name="number")
+    pass_index: int
+    block_index: int
     time: float
     sentinel: float
     seconds: tuple[tuple[float, ...], ...]
-    failure_messages: dict[int, str] = msgspec.field(default_factory=dict, name="failed")
+    failure_messages: dict[int, str] = {}
     programs: tuple[str, ...] = ()
 
     @property

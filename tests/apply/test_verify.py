@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import tvm
+from msgspec.structs import replace
 from tvm.s_tir import Schedule
 
 from searchlab import SearchlabError, load_log, tune

@@ -17,7 +17,7 @@ from ...units import VALUES, convert_throughput
 from ..contrasts import Contrast
 from ..knobs import MAX_VALUES, MeasuredSpace
 from ..measures import AREA
-from ..runs import PART_COUNT, BudgetParts, By, ComparedRuns, LoggedRun, WorkloadRuns, average_defined
+from ..runs import PART_COUNT, BudgetParts, ComparedRuns, CurveAxis, LoggedRun, WorkloadRuns, average_defined
 from ..summary import Overall, Summary, WorkloadSummary
 from ..words import counted, fill_template, format_p_equation, format_percent
 from .vegalite import (
@@ -37,7 +37,7 @@ from .vegalite import (
     make_layer,
 )
 
-AXIS_TITLES: dict[By, str] = {"trials": "trials", "seconds": "seconds of search and measurement"}
+AXIS_TITLES: dict[CurveAxis, str] = {"trials": "trials", "seconds": "seconds of search and measurement"}
 MAX_POINTS = 120  # maximum number of points in a line; a longer run is sampled
 TWO_LINE_HEIGHT = 28  # height of a row with a name of two lines, in pixels
 MARK_DESCRIPTION = (
