@@ -18,15 +18,12 @@ from searchlab.arrays import Floats
 from searchlab.options import Count, UnitInterval
 from searchlab.policy import NeverTwice, Origin
 from searchlab.records import Trial
-from searchlab.space import Config, Knob, Space, Value, coordinates
+from searchlab.space import Column, Config, Knob, Space, Value, represent_config
 
 from .model_guided import rank_successes
 
 MAX_DRAWS_PER_SLOT = 8
 """The maximum number of draws per batch slot, because a narrow copula often repeats a config."""
-
-Part = tuple[str, int | str]
-"""The key of a number that describes a config: the knob's name, and the index of a tile's factor or the word."""
 
 
 class Copula(NeverTwice, transfers=True):
@@ -108,9 +105,9 @@ class Copula(NeverTwice, transfers=True):
         """Return the fastest trials of a run: at least one, unless all failed."""
         ranked = rank_successes(trials)
         best = ranked[: math.ceil(self.quantile * len(ranked))]
-        return [GoodConfig(_compute_size(space), dict(_describe_config(trial.config))) for trial in best]
+        return [GoodConfig(_compute_size(space), represent_config(trial.config)) for trial in best]
 
-    def _choose_nearest(self, knob: Knob, sample: dict[Part, float], rng: np.random.Generator) -> Value:
+    def _choose_nearest(self, knob: Knob, sample: dict[Column, float], rng: np.random.Generator) -> Value:
         """Return the choice of ``knob`` that is nearest to ``sample``; ties are broken at random."""
         key = Knob(knob.name, tuple(knob.choices))
         if key not in self._choice_tables:
@@ -123,18 +120,11 @@ class GoodConfig:
     """A fast config as numbers, one per part, with the size of its workload."""
 
     size: float
-    parts: dict[Part, float]
+    parts: dict[Column, float]
 
 
 def _compute_size(space: Space) -> float:
     return math.log2(max(1, space.workload.flops))
-
-
-def _describe_config(config: Config) -> Iterator[tuple[Part, float]]:
-    """Yield the numbers that describe a config."""
-    for name, value in config.items():
-        for part, number in coordinates(value):
-            yield (name, part), number
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,16 +132,16 @@ class ChoiceTable:
     """The choices of a knob as numbers, of shape (choices, parts)."""
 
     knob: Knob
-    parts: tuple[Part, ...]
+    parts: tuple[Column, ...]
     rows: Floats
 
     @classmethod
     def from_knob(cls, knob: Knob) -> ChoiceTable:
-        numbers = [{(knob.name, part): number for part, number in coordinates(choice)} for choice in knob.choices]
+        numbers = [represent_config({knob.name: choice}) for choice in knob.choices]
         parts = tuple(dict.fromkeys(part for features in numbers for part in features))
         return cls(knob, parts, np.array([[features.get(part, 0.0) for part in parts] for features in numbers]))
 
-    def choose_nearest(self, sample: dict[Part, float], rng: np.random.Generator) -> Value:
+    def choose_nearest(self, sample: dict[Column, float], rng: np.random.Generator) -> Value:
         columns = [column for column, part in enumerate(self.parts) if part in sample]
         target = np.array([sample[self.parts[column]] for column in columns])
         distances = np.abs(self.rows[:, columns] - target).sum(axis=1)
@@ -169,7 +159,7 @@ class ConditionedCopula:
         factor: The symmetric square root of their covariance, given the size, of shape (parts, parts).
     """
 
-    parts: list[Part]
+    parts: list[Column]
     values: Floats
     mean: Floats
     factor: Floats
@@ -193,7 +183,7 @@ class ConditionedCopula:
         factor = eigenvectors * np.sqrt(np.maximum(eigenvalues, 0.0)) @ eigenvectors.T
         return cls(parts, np.sort(rows[1:], axis=1), correlation_with_size * size_score, factor)
 
-    def sample(self, rng: np.random.Generator) -> dict[Part, float]:
+    def sample(self, rng: np.random.Generator) -> dict[Column, float]:
         """Draw a number for each part."""
         normal_scores = self.mean + self.factor @ rng.standard_normal(len(self.parts))
         value_indices = np.minimum((ndtr(normal_scores) * self.values.shape[1]).astype(int), self.values.shape[1] - 1)

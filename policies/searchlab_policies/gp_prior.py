@@ -23,7 +23,7 @@ from searchlab.arrays import Floats
 from searchlab.options import Between, Count, to_library_seed
 from searchlab.policy import NeverTwice
 from searchlab.records import SHORTEST, Trial
-from searchlab.space import Config, Space, coordinates
+from searchlab.space import Config, Space, represent_config
 
 from .acquisition import expected_improvement
 from .gaussian_process import Encoding, GaussianProcess, lognormal_prior, select_trials_to_model
@@ -246,18 +246,17 @@ class LearntPrior:
 
 
 def _describe_configs(space: Space, configs: Sequence[Config]) -> list[dict[object, float]]:
-    """Return the numbers that describe each config, by knob and part."""
+    """Return the numbers that represent each config, and by how much each is below its largest choice in the space."""
     largest_numbers: dict[object, float] = {}
     for name, knob in space.knobs_of(space.probe()).items():
         for choice in knob.choices:
-            for part, number in coordinates(choice):
-                largest_numbers[name, part] = max(number, largest_numbers.get((name, part), number))
+            for column, number in represent_config({name: choice}).items():
+                largest_numbers[column] = max(number, largest_numbers.get(column, number))
     rows: list[dict[object, float]] = []
     for config in configs:
         row: dict[object, float] = {}
-        for name, value in config.items():
-            for part, number in coordinates(value):
-                row[name, part] = number
-                row[name, part, "below"] = number - largest_numbers.get((name, part), number)
+        for column, number in represent_config(config).items():
+            row[column] = number
+            row[column, "below"] = number - largest_numbers.get(column, number)
         rows.append(row)
     return rows

@@ -26,7 +26,7 @@ from ..machine.host import own_cores
 from ..plugins import Plugin, iterate_functions
 from ..records import Measurement, Statistic, Trial, compute_cost
 from ..source import files_digest, source_digest
-from ..space import Config, Knob, ProductSpace, Space, Value
+from ..space import Config, Knob, ProductSpace, Space, Value, coordinates, number_choices
 from ..target import Target
 from .building import BuildPool
 from .contract import MeasurementsByProgram, Measurer, MeasureSettings, RunSettings, SpaceCosts
@@ -440,15 +440,10 @@ class _KnobValues:
 
     def __init__(self, values: Sequence[Value | None], is_word: bool) -> None:
         self._is_word = is_word
-        code_by_value: dict[tuple[type, Value | None], int] = {}
-        # True == 1 == 1.0, but they are different choices.
-        self.codes = np.array(
-            [code_by_value.setdefault((type(value), value), len(code_by_value)) for value in values], dtype=np.intp
-        )
-        self._values = [value for _, value in code_by_value]
+        self._values, self.codes = number_choices(values)
         self._sorted_numbers = sorted({float(value) for value in self._values if isinstance(value, int | float)})
-        factors = [factor for value in self._values if isinstance(value, tuple) for factor in value]
-        self._max_log2 = max((abs(_log2(factor)) for factor in factors), default=0.0) or 1.0
+        tiles = [value for value in self._values if isinstance(value, tuple)]
+        self._max_log2 = max((abs(log2) for tile in tiles for _, log2 in coordinates(tile)), default=0.0) or 1.0
         self._distances_by_value: dict[tuple[type, Value | None], Floats] = {}
 
     def compute_distances(self, value: Value | None) -> Floats:
@@ -465,12 +460,9 @@ class _KnobValues:
         if a is None or b is None:
             return 0.0 if a is b else ABSENT_DISTANCE
         if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b) and not self._is_word:
-            return sum(abs(_log2(x) - _log2(y)) for x, y in zip(a, b, strict=True)) / (2 * self._max_log2)
+            distance = sum(abs(x - y) for (_, x), (_, y) in zip(coordinates(a), coordinates(b), strict=True))
+            return distance / (2 * self._max_log2)
         if isinstance(a, int | float) and isinstance(b, int | float):
             ranks = np.interp([float(a), float(b)], self._sorted_numbers, np.arange(len(self._sorted_numbers)))
             return float(abs(ranks[0] - ranks[1])) / max(len(self._sorted_numbers) - 1, 1)
         return float(a != b)
-
-
-def _log2(factor: int) -> float:
-    return math.log2(factor) if factor > 0 else -1.0

@@ -2,7 +2,7 @@
 
 from .config import Config
 from .contract import SPACES, Choose, Space
-from .encoding import Encoding, coordinates
+from .encoding import Column, Encoding, coordinates, number_choices, represent_config
 from .knob import Kind, Knob, Value
 from .plugin_kind import PARAMETERS
 from .product import ProductSpace
@@ -11,6 +11,7 @@ __all__ = [
     "PARAMETERS",
     "SPACES",
     "Choose",
+    "Column",
     "Config",
     "Encoding",
     "Kind",
@@ -19,4 +20,6 @@ __all__ = [
     "Space",
     "Value",
     "coordinates",
+    "number_choices",
+    "represent_config",
 ]

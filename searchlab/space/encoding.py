@@ -7,8 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from ..arrays import Floats
+from ..arrays import Floats, Ints
 from .knob import Value
+
+Column = tuple[str, int | str]
+"""The key of a number that represents a config: the knob's name, and a part of its value; see :func:`coordinates`."""
 
 
 def coordinates(value: Value, is_word: bool = False) -> list[tuple[int | str, float]]:
@@ -25,17 +28,32 @@ def coordinates(value: Value, is_word: bool = False) -> list[tuple[int | str, fl
     return [(value, 1.0)] if isinstance(value, str) else [(0, float(value))]
 
 
+def represent_config(config: Mapping[str, Value]) -> dict[Column, float]:
+    """Return the numbers that represent a config, by column; see :func:`coordinates`."""
+    return {(name, part): number for name, value in config.items() for part, number in coordinates(value)}
+
+
+def number_choices(choices: Iterable[Value | None]) -> tuple[list[Value | None], Ints]:
+    """Return the distinct choices, in order, and the position of each choice among them.
+
+    True, 1 and 1.0 are equal, but distinct choices.
+    """
+    position_by_choice: dict[tuple[type, Value | None], int] = {}
+    positions = [position_by_choice.setdefault((type(choice), choice), len(position_by_choice)) for choice in choices]
+    return [choice for _, choice in position_by_choice], np.array(positions, dtype=np.int64)
+
+
 class Encoding:
     """Converts configs to rows of numbers: the log2 of each factor in a tile, numbers, and one-hot encoded words.
 
     Args:
-        columns: The knob of each column, and the part of its value; see :func:`coordinates`. Repetitions are ignored.
+        columns: The columns. Repetitions are ignored.
         represent: A function that replaces :func:`coordinates`.
     """
 
     def __init__(
         self,
-        columns: Iterable[tuple[str, int | str]],
+        columns: Iterable[Column],
         represent: Callable[[Value, bool], list[tuple[int | str, float]]] = coordinates,
     ) -> None:
         self._indices_by_column = {column: i for i, column in enumerate(dict.fromkeys(columns))}

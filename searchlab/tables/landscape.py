@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from ..arrays import Array, Floats, Ints
 from ..log.format import Log
+from ..space import number_choices
 
 GOOD_DISTANCE = 0.05
 """The maximum distance of a good local optimum from the best throughput, as a fraction."""
@@ -31,8 +32,7 @@ MAX_SAMPLE = 2000
 """The maximum number of configs from which pairs are formed if a log contains few neighbours."""
 
 
-@dataclass(frozen=True)
-class Landscape:
+class Landscape(msgspec.Struct, frozen=True, rename={"failure_share": "failures"}):
     """Measures of a landscape. Each is None if it cannot be computed.
 
     Attributes:
@@ -94,9 +94,7 @@ class Landscape:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the measures as plain data, in which ``failures`` is :attr:`failure_share`."""
-        measures = asdict(self)
-        measures["failures"] = measures.pop("failure_share")
+        measures: dict[str, Any] = msgspec.to_builtins(self)
         return measures
 
     def describe(self) -> dict[str, str]:
@@ -135,12 +133,10 @@ def format_share(fraction: float) -> str:
 def encode_configs(configs: Sequence[Any]) -> Ints:
     """Encode configs as an array of shape (configs, knobs): codes of values, and -1 for a knob that is missing."""
     names = list(dict.fromkeys(name for config in configs for name in config))
-    codes = np.full((len(configs), len(names)), -1, dtype=np.int64)
+    codes = np.empty((len(configs), len(names)), dtype=np.int64)
     for column, name in enumerate(names):
-        code_by_value: dict[Any, int] = {}
-        for row, config in enumerate(configs):
-            if name in config:
-                codes[row, column] = code_by_value.setdefault(config[name], len(code_by_value))
+        _, positions = number_choices([None, *(config.get(name) for config in configs)])
+        codes[:, column] = positions[1:] - 1  # None is at position 0
     return codes
 
 

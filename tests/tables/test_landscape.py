@@ -86,7 +86,7 @@ def test_failures_are_a_share_of_all_and_outside_the_landscape(log: Log) -> None
     landscape = Landscape.from_log(replace(log, records=(*failed, *log.records[100:])), is_exhaustive=True)
     without = Landscape.from_log(replace(log, records=log.records[100:]), is_exhaustive=True)
     assert landscape.failure_share == pytest.approx(100 / len(log.records))
-    assert replace(landscape, failure_share=0.0) == without
+    assert msgspec.structs.replace(landscape, failure_share=0.0) == without
 
 
 def test_the_landscape_is_on_the_card_and_in_the_facts(log: Log) -> None:
