@@ -23,6 +23,7 @@ from typing import Annotated, Any, cast
 import msgspec
 import numpy as np
 
+from ..arrays import Ints
 from ..errors import SearchlabError
 from ..files import write_file
 from ..log.format import Log, Record
@@ -502,26 +503,36 @@ def count_plausible(parameters: Mapping[str, Sequence[Value]], configs: Sequence
     axes = {name: {value: position for position, value in enumerate(values)} for name, values in parameters.items()}
     axes = {name: positions for name, positions in axes.items() if len(positions) > 1}
     listed_rows = np.array([[positions[config[name]] for name, positions in axes.items()] for config in configs])
-    axis_sizes, max_arity = [len(positions) for positions in axes.values()], min(4, max(2, len(axes) - 1))
-    while max_arity > 1 and sum(math.comb(len(axes), arity) for arity in range(max_arity + 1)) > MAX_COMBINATIONS:
-        max_arity -= 1
+    axis_sizes = np.array([len(positions) for positions in axes.values()], dtype=np.int64)
+    max_arity = _choose_max_arity(len(axis_sizes))
     # The legal choices of the first axes, or a sample of 1 / sampling_factor of them.
     legal_rows, sampling_factor = np.zeros((1, 0), np.int64), 1.0
     rng = np.random.default_rng(0)
-    for axis, positions in enumerate(axes.values()):
+    for axis, axis_size in enumerate(axis_sizes):
         if len(legal_rows) > MAX_LISTED_CONFIGS:
             sampling_factor *= len(legal_rows) / MAX_LISTED_CONFIGS
             legal_rows = legal_rows[rng.choice(len(legal_rows), MAX_LISTED_CONFIGS, replace=False)]
-        choices = np.tile(np.arange(len(positions)), len(legal_rows))[:, None]
-        legal_rows = np.concatenate([np.repeat(legal_rows, len(positions), axis=0), choices], axis=1)
+        choices = np.tile(np.arange(axis_size), len(legal_rows))[:, None]
+        legal_rows = np.concatenate([np.repeat(legal_rows, axis_size, axis=0), choices], axis=1)
         for arity in range(min(max_arity, axis + 1)):
-            for earlier in combinations(range(axis), arity):
-                axis_subset = [*earlier, axis]
-                occurs = np.zeros([axis_sizes[i] for i in axis_subset], dtype=np.bool_)
-                occurs[tuple(listed_rows[:, axis_subset].T)] = True
-                if not occurs.all():
-                    legal_rows = legal_rows[occurs[tuple(legal_rows[:, axis_subset].T)]]
+            for earlier_axes in combinations(range(axis), arity):
+                legal_rows = _select_occurring(legal_rows, listed_rows, axis_sizes, [*earlier_axes, axis])
     return round(min(sampling_factor * len(legal_rows), MAX_PLAUSIBLE_CONFIGS))
+
+
+def _choose_max_arity(axis_count: int) -> int:
+    """Return how many values a combination may have, so that there are at most :data:`MAX_COMBINATIONS`."""
+    max_arity = min(4, max(2, axis_count - 1))
+    while max_arity > 1 and sum(math.comb(axis_count, arity) for arity in range(max_arity + 1)) > MAX_COMBINATIONS:
+        max_arity -= 1
+    return max_arity
+
+
+def _select_occurring(rows: Ints, listed_rows: Ints, axis_sizes: Ints, axes: list[int]) -> Ints:
+    """Return the ``rows`` whose combination of positions on ``axes`` occurs in ``listed_rows``."""
+    occurs = np.zeros(axis_sizes[axes], dtype=np.bool_)
+    occurs[tuple(listed_rows[:, axes].T)] = True
+    return rows if occurs.all() else rows[occurs[tuple(rows[:, axes].T)]]
 
 
 def _infer_statistic(file_configs: list[_FileConfig]) -> Statistic:
