@@ -82,11 +82,10 @@ def read_logs(directory: Path | None, paths: Sequence[Path], required: Collectio
 
 
 def _stamp_of(path: Path) -> FileStamp | None:
-    """Return the stamp of the file at ``path``, or None if the file cannot be read."""
+    """Return the stamp of the file at ``path``, or None if there is no such file."""
     try:
-        with open_file(path) as file:
-            status = os.fstat(file.fileno())
-    except (OSError, SearchlabError):
+        status = path.stat()
+    except OSError:
         return None
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
 

@@ -495,9 +495,8 @@ class LoggedTrials:
         measurements are charged at their recorded time, so that later runs have no advantage.
         """
         sizes = np.diff([*self.batch_starts, len(self.spent_seconds)])
-        workers = min(self.header.workers, len(self.spent_seconds))  # a log may contain an arbitrarily large number
         charges = self.spent_seconds.copy()
-        charges[:, 2] /= np.repeat(np.minimum(sizes, workers), sizes)
+        charges[:, 2] /= np.repeat(np.minimum(sizes, self.header.workers), sizes)
         return charges
 
     @cached_property
@@ -569,8 +568,7 @@ class Log(LoggedTrials):
 
     @cached_property
     def batch_numbers(self) -> Ints:  # type: ignore[override]
-        records, size = self.records, self.header.batch
-        size = size if 0 < size < len(records) else 1 + max((record.index for record in records), default=0)
+        records, size = self.records, self.header.batch or max(1, len(self.records))
         numbers = [record.index // size if record.batch_number is None else record.batch_number for record in records]
         return np.array(numbers, dtype=np.int64)
 

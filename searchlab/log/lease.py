@@ -167,9 +167,9 @@ def _lock_if_supported(file: int | IO[bytes]) -> None:
 
 def is_locked(path: Path) -> bool:
     """Return whether a process is writing the log at ``path``, or False if the log cannot be read."""
-    with suppress(SearchlabError), open_file(path) as file:
+    with suppress(OSError, SearchlabError), open_file(path) as file:  # an OSError where there are no locks
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             return True
     return False

@@ -111,7 +111,6 @@ class LogWriter(AbstractContextManager["LogWriter"]):
         return replace(self._log, records=(*self._log.records, *self._new_records), byte_count=self._end_position)
 
     def append(self, line: Record | FinalistTimes | RunEnd | CodeChange) -> None:
-        self._check_process()
         if isinstance(line, Record):
             line = _add_batch_number(self.path, self._log.header, line)
         self._unwritten_lines.append(encode_line(self.path, line))
@@ -130,15 +129,12 @@ class LogWriter(AbstractContextManager["LogWriter"]):
         elif self._is_durable:
             self._write()
 
-    def _check_process(self) -> None:
+    def _write(self) -> None:
         if os.getpid() != self._process_id:
             raise SearchlabError(
                 f"cannot write the log {self.path}: this process is a fork of the process that writes it; a policy "
                 f"that forks must end its child process with os._exit before returning"
             )
-
-    def _write(self) -> None:
-        self._check_process()
         data = b"".join(line + b"\n" for line in self._unwritten_lines)
         try:  # if this is interrupted at any point, the same bytes are written to the same position again
             self._file.write(data, self._end_position)
@@ -240,14 +236,16 @@ class OtherRun(SearchlabError):
 def move_aside(path: Path) -> Path:
     """Rename the log at ``path``, so that it no longer counts as a log, and return its new path.
 
-    Raises SearchlabError if another process is writing it.
+    Raises SearchlabError if another process is writing it, or it cannot be renamed.
     """
     if is_locked(path):
         raise LogBusy(f"another process is writing {path}; wait for it to finish before you discard it")
     new_paths = (path.with_name(f"{path.name}.discarded-{number}") for number in itertools.count(1))
     new_path = next(new_path for new_path in new_paths if not os.path.lexists(new_path))
-    path.rename(new_path)
-    return new_path
+    try:
+        return path.rename(new_path)
+    except OSError as error:
+        raise make_write_error(path, error) from None
 
 
 def describe_remedies(header: Header) -> str:

@@ -13,7 +13,7 @@ import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,9 @@ import cloudpickle
 
 from ..errors import SearchlabError, SearchlabWarning, describe, warn
 from ..executors.contract import EXECUTORS, RunExecutor
-from ..files import make_write_error
+from ..files import real_path, write_file
 from ..log.format import Log
-from ..log.lease import LeasedFile, LogBusy
+from ..log.lease import LogBusy
 from ..log.read import read_existing_log, read_log, read_log_bytes
 from ..log.writer import move_aside
 from ..machine.host import describe_machine
@@ -346,26 +346,16 @@ def _is_broken(error: BaseException | None) -> bool:
     return error is not None
 
 
-def _continues_log(log_path: Path, new_bytes: bytes) -> bool:
-    """Return whether ``new_bytes`` begins with the complete lines of the log at ``log_path``."""
-    log_bytes = read_log_bytes(log_path)
-    return new_bytes.startswith(log_bytes[: log_bytes.rfind(b"\n") + 1])
-
-
 def _replace_log(run: Run, new_bytes: bytes) -> None:
     """Replace the log of ``run`` with ``new_bytes``, which continues it unless the run has discarded it."""
     path = run.log_path
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if run.discard and path.exists() and not _continues_log(path, new_bytes):
-            move_aside(path)
-        with closing(LeasedFile(path)) as file:
-            if not _continues_log(path, new_bytes):
+    if path.exists():
+        log_bytes = read_log_bytes(path)
+        if not new_bytes.startswith(log_bytes[: log_bytes.rfind(b"\n") + 1]):
+            if not run.discard:
                 raise SearchlabError(f"{path} changed while its run continued on another machine; run this again")
-            file.write(new_bytes, 0)
-            file.sync()
-    except OSError as error:
-        raise make_write_error(path, error) from None
+            move_aside(path)
+    write_file(real_path(path), new_bytes, durable=True)
 
 
 _MEASURERS = MeasurerCache()

@@ -191,8 +191,11 @@ def test_a_disk_that_fails_is_one_sentence(tmp_path: Path, monkeypatch: pytest.M
     path.write_bytes(content + b'{"half')  # what a write that failed has left, which the next run cuts off
     with monkeypatch.context() as patched:
         patched.setattr(os, call, fails)
-        with pytest.raises(SearchlabError, match="cannot write .*: Input/output error; free some space or"):
-            LogWriter(path, HEADER).sync()
+        with (
+            pytest.raises(SearchlabError, match="cannot write .*: Input/output error; free some space or"),
+            LogWriter(path, HEADER) as writer,
+        ):
+            writer.append(make_record(2))
     with LogWriter(path, HEADER) as writer:
         assert len(writer.log.records) == 2
     assert path.read_bytes() == content

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 from pathlib import Path
 
 import pytest
@@ -9,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from searchlab.log import lease
-from searchlab.log.lease import LogBusy, LogTakenOver
+from searchlab.log.lease import LogBusy, LogTakenOver, is_locked
 from searchlab.log.read import read_log
-from searchlab.log.writer import LogWriter, check_log
+from searchlab.log.writer import LogWriter, check_log, move_aside
 from tests.support.logs import HEADER, make_record, write_trials
 
 
@@ -56,6 +58,17 @@ def test_a_writer_whose_log_was_taken_over_does_not_remove_it(tmp_path: Path) ->
         second_writer.append(make_record(0))
         raise KeyError
     assert len(read_log(path).records) == 1
+
+
+def test_no_log_is_locked_where_there_are_no_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse_lock(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    path = tmp_path / "a.jsonl"
+    write_trials(path, 1)
+    monkeypatch.setattr(fcntl, "flock", refuse_lock)
+    assert not is_locked(path)
+    assert move_aside(path).name == "a.jsonl.discarded-1"
 
 
 @settings(max_examples=60)
