@@ -84,7 +84,7 @@ def test_a_suite_may_name_a_workload_but_not_execute_it(tmp_path: Path) -> None:
 
 def test_options_of_a_trusted_policy_execute_nothing(tmp_path: Path) -> None:
     policy = Plugin("mine:Chain", {"policies": [{"name": "evil:f"}]})
-    runs = Trajectories(suite="x", strategy="chain", policy=policy, batch=1, trials=1, tables={})
+    runs = Trajectories(suite="x", strategy="chain", policy=policy, batch=1, trial_count=1, tables={})
     suite = find_suite(str(DATA / "suite-names-code" / "s"))
     with pytest.raises(SearchlabError, match="--policy mine:Chain --policy evil:f"):
         replay(suite, [runs], digest="0", seconds=None, trusted=["mine:Chain"])
