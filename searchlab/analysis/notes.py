@@ -187,7 +187,8 @@ def describe_measurement_difference(runs: Sequence[LoggedRun]) -> str:
 def _find_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Return both values of each key in which two mappings differ.
 
-    If a key that both have differs, keys that only one of them has are omitted: they usually follow from this key.
+    If keys of both differ, keys that only one of them has are omitted: for example, each kind of measurement has
+    settings of its own.
     """
     keys = dict.fromkeys([*first, *second])
     pairs = {key: (first.get(key), second.get(key)) for key in keys if first.get(key) != second.get(key)}

@@ -18,17 +18,24 @@ import numpy as np
 from ..arrays import Floats, Ints
 
 
-class ModelQuality(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+class ModelQuality(
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    rename={"trial_count": "trials"},
+    kw_only=True,
+    omit_defaults=True,
+):
     """This module's metrics for one set of trials. A metric that is undefined is None.
 
     Attributes:
-        trials: The number of trials.
+        trial_count: The number of trials.
         k: The k used for top-k recall and the peak score.
         train_seconds: The time spent training the model, in seconds.
         predict_seconds: The time spent on all predictions that were made to choose these trials, in seconds.
     """
 
-    trials: Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
+    trial_count: Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
     k: Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
     pairwise_accuracy: float | None = None
     kendall_tau: float | None = None
@@ -52,7 +59,11 @@ def measure_quality(
     }
     defined_metrics = {name: value for name, value in metrics.items() if math.isfinite(value)}
     return ModelQuality(
-        trials=len(measured), k=k, train_seconds=train_seconds, predict_seconds=predict_seconds, **defined_metrics
+        trial_count=len(measured),
+        k=k,
+        train_seconds=train_seconds,
+        predict_seconds=predict_seconds,
+        **defined_metrics,
     )
 
 

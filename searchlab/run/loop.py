@@ -253,12 +253,12 @@ class RunLoop(AbstractContextManager["RunLoop"]):
 
 
 @lru_cache(maxsize=64)  # a study has many runs over the same table, and weighted draws take a second to compute
-def summarize_random_draws(all_costs: SpaceCosts | None, trials: int) -> RandomDraws | None:
-    """Return the expected results of ``trials`` random draws from a space, or None if not all its costs are known."""
+def summarize_random_draws(all_costs: SpaceCosts | None, trial_count: int) -> RandomDraws | None:
+    """Return the expected results of ``trial_count`` random draws from a space, or None if not all costs are known."""
     if all_costs is None:
         return None
-    trials = min(trials, len(all_costs.costs))  # each config is drawn once
-    draws = RandomDraws.from_costs(all_costs.costs, trials, all_costs.weights)
+    trial_count = min(trial_count, len(all_costs.costs))  # each config is drawn once
+    draws = RandomDraws.from_costs(all_costs.costs, trial_count, all_costs.weights)
     expected = tuple(round(value, HEADER_DECIMALS) for value in draws.expected)
     return RandomDraws(expected, round(draws.median, HEADER_DECIMALS), round(draws.slowest, HEADER_DECIMALS))
 

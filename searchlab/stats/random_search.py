@@ -23,8 +23,10 @@ LogSeconds = Annotated[float, msgspec.Meta(gt=-36, lt=36)]
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(6)
 
 
-def expected_best(costs: Floats, trials: int, failed: float | None = None, weights: Floats | None = None) -> Floats:
-    """Return the expected lowest cost after 1, 2, ... ``trials`` random draws without replacement: shape (trials,).
+def expected_best(
+    costs: Floats, trial_count: int, failed: float | None = None, weights: Floats | None = None
+) -> Floats:
+    """Return the expected lowest cost after 1, 2, ... ``trial_count`` draws without replacement: shape (trial_count,).
 
     With the costs in ascending order, E[min of t] = sum_i x_(i) C(N - i, t - 1) / C(N, t). Summation by parts yields
     x_(1) + sum_i (x_(i+1) - x_(i)) P(the i lowest are all missed). This probability is
@@ -38,30 +40,30 @@ def expected_best(costs: Floats, trials: int, failed: float | None = None, weigh
     Args:
         costs: The cost of every config in a space, or of N configs drawn at random; shape (N,), infinite for failures.
             For a random sample, the result is an unbiased estimate (a U-statistic) of the expectation over the space.
-        trials: The length of the curve.
+        trial_count: The length of the curve.
         failed: The cost of a failure, by default the highest finite cost.
         weights: The relative frequency with which each config is drawn, by default equal; see
             :func:`expected_best_by_weight`.
     """
     finite = np.isfinite(costs)
     if not finite.any():
-        return np.full(trials, math.inf)
+        return np.full(trial_count, math.inf)
     worst = float(costs[finite].max()) if failed is None else failed
     filled_costs = np.where(finite, costs, worst)
     order = np.argsort(filled_costs, kind="stable")
     values = filled_costs[order]
     if weights is not None and (weights != weights[0]).any():
-        return expected_best_by_weight(values, weights[order], trials)
+        return expected_best_by_weight(values, weights[order], trial_count)
     number, gaps = len(values), np.diff(values)
     remaining = number - np.arange(number - 1)  # N - j for j = 0 ... N - 2
-    curve = np.full(trials, values[0])
-    for t in range(1, min(trials, number - 1) + 1):
+    curve = np.full(trial_count, values[0])
+    for t in range(1, min(trial_count, number - 1) + 1):
         count = number - t  # t draws can miss at most this many configs
         curve[t - 1] += gaps[:count] @ np.cumprod((remaining[:count] - t) / remaining[:count])
     return curve
 
 
-def expected_best_by_weight(values: Floats, weights: Floats, trials: int) -> Floats:
+def expected_best_by_weight(values: Floats, weights: Floats, trial_count: int) -> Floats:
     """Return :func:`expected_best` if the probability of drawing a remaining config is proportional to its weight.
 
     This is successive sampling, as performed by a policy that draws until it finds a new config. As in
@@ -79,10 +81,10 @@ def expected_best_by_weight(values: Floats, weights: Floats, trials: int) -> Flo
     ``values`` must ascend, and ``weights`` must be positive. Both have shape (N,).
     """
     rates = weights / weights.sum()
-    s, ds = _make_quadrature_nodes(rates, trials)
-    arrival_probabilities = np.zeros((trials, len(s)))  # P(exactly j of the others have arrived), for j < trials
+    s, ds = _make_quadrature_nodes(rates, trial_count)
+    arrival_probabilities = np.zeros((trial_count, len(s)))  # P(exactly j of the others have arrived)
     arrival_probabilities[0] = 1.0
-    expected = np.full(trials, values[0])
+    expected = np.full(trial_count, values[0])
     below = np.cumsum(rates)
     for i in range(len(rates) - 1, 0, -1):
         next_arrivals = arrival_probabilities * (1 - np.exp(-rates[i] * s))
@@ -98,15 +100,15 @@ def expected_best_by_weight(values: Floats, weights: Floats, trials: int) -> Flo
     return expected
 
 
-def _make_quadrature_nodes(rates: Floats, trials: int) -> tuple[Floats, Floats]:
-    """Return quadrature times until ``trials`` configs, or all, have almost surely arrived, and weights (last: 0)."""
+def _make_quadrature_nodes(rates: Floats, trial_count: int) -> tuple[Floats, Floats]:
+    """Return times until ``trial_count`` configs or all have almost surely arrived, and weights (last: 0)."""
     end, limit = 1.0, 40 / rates.min()
-    target = trials + 10 * np.sqrt(trials)
+    target = trial_count + 10 * np.sqrt(trial_count)
     while end < limit and (1 - np.exp(-rates * end)).sum() < target:
         end *= 1.2
     edges = [0.0]
     while edges[-1] ** 2 < end:
-        edges.append(edges[-1] + max(1.0, edges[-1] / np.sqrt(trials)))
+        edges.append(edges[-1] + max(1.0, edges[-1] / np.sqrt(trial_count)))
     lower, upper = np.array(edges[:-1])[:, np.newaxis], np.array(edges[1:])[:, np.newaxis]
     root = ((upper + lower) / 2 + (upper - lower) / 2 * _NODES).ravel()
     step = ((upper - lower) / 2 * _WEIGHTS).ravel()
@@ -217,13 +219,13 @@ class RandomDraws(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def from_costs(
-        cls, costs: Floats, trials: int, weights: Floats | None = None, slowest: float | None = None
+        cls, costs: Floats, trial_count: int, weights: Floats | None = None, slowest: float | None = None
     ) -> Self:
         """Compute the results from the costs of all configs in a space, or of a random sample of them.
 
         Args:
             costs: The costs in seconds, infinite for failures, at least one of them finite: shape (N,).
-            trials: The length of ``expected``, at most N.
+            trial_count: The length of ``expected``, at most N.
             weights: See :func:`expected_best`.
             slowest: The seconds of the slowest config, if it is not among ``costs``.
         """
@@ -231,7 +233,7 @@ class RandomDraws(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         works = np.isfinite(logs)
         weights = np.ones(len(costs)) if weights is None else weights
         worst = float(logs[works].max()) if slowest is None else math.log(slowest)
-        expected = expected_best(logs, min(trials, len(logs)), worst, weights)
+        expected = expected_best(logs, min(trial_count, len(logs)), worst, weights)
         return cls(tuple(expected.tolist()), weighted_median(logs[works], weights[works]), worst)
 
 
@@ -255,18 +257,18 @@ class RandomSearch:
 
     @classmethod
     def from_draws(
-        cls, draws: RandomDraws, best: float, trials: int, start: int = 0, least_gain: float = EXACT_GAIN
+        cls, draws: RandomDraws, best: float, trial_count: int, start: int = 0, least_gain: float = EXACT_GAIN
     ) -> Self:
         """Choose the trials that a score covers: after the start, as many as :func:`find_cutoff` returns.
 
         Args:
             draws: The results of random draws.
             best: The lowest latency known in the space, in seconds.
-            trials: The maximum number of trials in a score.
+            trial_count: The maximum number of trials in a score.
             start: The number of initial trials that all runs share. They are excluded unless there are no others.
             least_gain: The least difference from the best log latency that counts, because scores are divided by it.
         """
-        baseline = np.array(draws.expected[:trials])
+        baseline = np.array(draws.expected[:trial_count])
         baseline = np.where(baseline - math.log(best) < least_gain, math.log(best), baseline)
         start = start if start < len(baseline) else 0
         last = start + find_cutoff(draws.median, baseline, math.log(best))

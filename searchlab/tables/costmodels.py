@@ -207,7 +207,7 @@ def _compute_mean(qualities: Sequence[ModelQuality], metric: str) -> float | Non
     if not defined:
         return None
     values = [getattr(quality, metric) for quality in defined]
-    return float(np.average(values, weights=[quality.trials for quality in defined]))
+    return float(np.average(values, weights=[quality.trial_count for quality in defined]))
 
 
 def make_quality_rows(held_out_qualities: Sequence[HeldOutQuality]) -> list[tuple[Text, ...]]:

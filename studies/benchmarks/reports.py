@@ -89,7 +89,7 @@ def make_records(table: Log, strategy: int, seed: int, trials: int) -> Iterator[
         quality = None
         if strategy % 2 and index % BATCH == BATCH - 1:
             quality = ModelQuality(
-                trials=BATCH,
+                trial_count=BATCH,
                 k=3,
                 pairwise_accuracy=round(rng.random(), 4),
                 kendall_tau=round(rng.random(), 4),

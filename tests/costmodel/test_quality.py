@@ -51,7 +51,7 @@ def test_metrics_without_pairs_are_undefined() -> None:
     quality = measure_quality(single, single, 1, train_seconds=1.0, predict_seconds=2.0)
     assert (quality.pairwise_accuracy, quality.kendall_tau) == (None, None)
     assert (quality.top_k_recall, quality.peak_score, quality.rmse) == (1, 1, 0)
-    assert (quality.trials, quality.k, quality.train_seconds, quality.predict_seconds) == (1, 1, 1.0, 2.0)
+    assert (quality.trial_count, quality.k, quality.train_seconds, quality.predict_seconds) == (1, 1, 1.0, 2.0)
 
 
 numbers = st.lists(st.integers(0, 6), min_size=2, max_size=12)

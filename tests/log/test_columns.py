@@ -42,7 +42,7 @@ def records(draw: st.DrawFn, most: int = 8) -> tuple[Record, ...]:
             nearest=draw(st.booleans()),
             reused=draw(st.booleans()),
             sentinel_seconds=draw(st.none() | seconds),
-            model_quality=draw(st.none() | st.builds(ModelQuality, trials=st.just(4), k=st.just(1), rmse=part)),
+            model_quality=draw(st.none() | st.builds(ModelQuality, trial_count=st.just(4), k=st.just(1), rmse=part)),
         )
         for index in range(draw(st.integers(0, most)))
         for failure in [draw(st.none() | st.sampled_from(FAILURES))]

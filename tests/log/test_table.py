@@ -53,7 +53,7 @@ def records(draw: st.DrawFn) -> tuple[Record, ...]:
             pruned=draw(st.booleans()),
             statistic=draw(st.sampled_from(["mean", "median"])),
             sentinel_seconds=draw(st.none() | seconds),
-            model_quality=draw(st.none() | st.builds(ModelQuality, trials=st.just(4), k=st.just(1), rmse=seconds)),
+            model_quality=draw(st.none() | st.builds(ModelQuality, trial_count=st.just(4), k=st.just(1), rmse=seconds)),
         )
         for index in range(draw(st.integers(0, 8)))
         for failure in [draw(st.sampled_from([None, *FAILURES]))]

@@ -78,7 +78,7 @@ def gemm_logs(tmp_path_factory: pytest.TempPathFactory, native: Target) -> Path:
 def test_within_a_task_a_model_beats_guessing(toy_logs: Path) -> None:
     qualities = evaluate([toy_logs], MODELS, k=3)
     assert [quality.log.name for quality in qualities] == ["dependent.jsonl", "large.jsonl"] * 3
-    assert {quality.quality.trials for quality in qualities} == {45} and {
+    assert {quality.quality.trial_count for quality in qualities} == {45} and {
         quality.quality.k for quality in qualities
     } == {3}
     means = compute_mean_quality(qualities)
@@ -91,7 +91,9 @@ def test_within_a_task_a_model_beats_guessing(toy_logs: Path) -> None:
 def test_the_seed_decides_what_is_held_out_and_nothing_else_does(toy_logs: Path) -> None:
     def metrics(**options: Any) -> list[Any]:
         qualities = evaluate([toy_logs / "large.jsonl"], MODELS[:1], **options)
-        return [(quality.quality.trials, quality.quality.rmse, quality.quality.kendall_tau) for quality in qualities]
+        return [
+            (quality.quality.trial_count, quality.quality.rmse, quality.quality.kendall_tau) for quality in qualities
+        ]
 
     assert metrics(seed=1) == metrics(seed=1) != metrics(seed=2)
     assert metrics(train_fraction=0.5)[0][0] == 75
@@ -99,11 +101,11 @@ def test_the_seed_decides_what_is_held_out_and_nothing_else_does(toy_logs: Path)
 
 def test_by_task_each_workload_is_left_out_with_all_of_its_logs(gemm_logs: Path) -> None:
     qualities = evaluate([gemm_logs], [Plugin("lightgbm"), Plugin("random")], features="program", split="by-task")
-    assert len(qualities) == 2 * 4 and {quality.quality.trials for quality in qualities} == {30}
+    assert len(qualities) == 2 * 4 and {quality.quality.trial_count for quality in qualities} == {30}
     means = compute_mean_quality(qualities)
     assert means["lightgbm"]["pairwise_accuracy"] > 0.7 > 0.6 > means["random"]["pairwise_accuracy"]
     within_task = evaluate([gemm_logs / "0.jsonl"], [Plugin("lightgbm")], features="program")
-    assert within_task[0].quality.trials == 9
+    assert within_task[0].quality.trial_count == 9
 
 
 @pytest.mark.parametrize(("features", "model"), [("per-store", "pack-sum"), ("itervar", "lightgbm")])
