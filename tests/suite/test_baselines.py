@@ -57,7 +57,7 @@ def test_baselines_of_the_same_code_are_not_replayed(sealed: Path, replays: list
 def test_changed_code_is_replayed_once(sealed: Path, replays: list[str], code: dict[str, str]) -> None:
     suite = find_suite(sealed)
     baseline_runs = [
-        msgspec.structs.replace(baseline, code=code) for baseline in read_baselines(suite, ["xgb", "random"])
+        msgspec.structs.replace(baseline, code_digests=code) for baseline in read_baselines(suite, ["xgb", "random"])
     ]
     check_baselines(suite, baseline_runs)
     assert replays == ["xgb", "random"]
@@ -70,12 +70,12 @@ def test_baselines_that_their_code_does_not_repeat_are_refused(sealed: Path, rep
     (baseline,) = read_baselines(suite, ["evolutionary"])
     for code in ({}, {"policy": "another"}):
         with pytest.raises(SearchlabError, match="evolutionary .*trial 0 was config .*suite verify"):
-            check_baselines(suite, [msgspec.structs.replace(swap_first_trials(baseline), code=code)])
+            check_baselines(suite, [msgspec.structs.replace(swap_first_trials(baseline), code_digests=code)])
 
 
 def test_foreign_code_is_not_imported_for_a_check(sealed: Path, replays: list[str]) -> None:
     suite = find_suite(sealed)
     (baseline,) = read_baselines(suite, ["random"])
-    foreign = msgspec.structs.replace(baseline, code={}, policy=type(baseline.policy)("evil_module:Policy"))
+    foreign = msgspec.structs.replace(baseline, code_digests={}, policy=type(baseline.policy)("evil_module:Policy"))
     check_baselines(suite, [foreign])
     assert not replays
