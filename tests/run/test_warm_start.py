@@ -278,7 +278,7 @@ def test_a_batch_records_how_well_the_model_predicted_it(table: Path, tmp_path: 
     text = [record.model_quality for record in log.records]
     assert [i for i, model in enumerate(text) if model] == [23, 31, 39]  # 16 at random, the last batch is not whole
     for model in filter(None, text):
-        assert (model.trials, model.k) == (8, 2)
+        assert (model.trial_count, model.k) == (8, 2)
         assert model.train_seconds > 0 and model.predict_seconds > 0
         assert model.rmse is not None and model.top_k_recall is not None
     assert not any(record.model_quality for record in read_log(run(table, tmp_path / "b.jsonl", trials=44)).records)
