@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import TypeVar
 
 import msgspec
 import numpy as np
 
 from .columns import LogColumns
-from .format import MIN_GAIN, Log, RunEnd
-
-AnyLog = TypeVar("AnyLog", Log, LogColumns)
+from .format import MIN_GAIN, Log, LoggedTrials, RunEnd
 
 UNLIMITED = sys.maxsize
 """The number of trials in a budget that does not limit the trials."""
@@ -36,7 +33,7 @@ class Budget(msgspec.Struct, frozen=True):
     seconds: float | None = None
     stop_after: int | None = None
 
-    def reason_to_end(self, log: Log | LogColumns, trial_count: int) -> RunEnd | None:
+    def reason_to_end(self, log: LoggedTrials, trial_count: int) -> RunEnd | None:
         """Return why a run ends after the batch that ends after ``trial_count`` trials, or None if it continues.
 
         The maximum number of trials is ignored, because no line in the log records that it was reached.
@@ -59,9 +56,14 @@ class Budget(msgspec.Struct, frozen=True):
             return True
         return trial_count >= self.trials
 
-    def truncate(self, log: AnyLog) -> AnyLog:
-        """Return the part of ``log`` that is within this budget, or ``log`` itself if all of it is."""
+    def find_end(self, log: LoggedTrials) -> tuple[int, RunEnd | None]:
+        """Return the number of trials in ``log`` that are within this budget, and the reason if others follow them."""
         for end in log.batch_starts[1:]:  # the end of each batch except the last, which may be incomplete
             if end < self.trials and (ended := self.reason_to_end(log, end)):
-                return log.truncate(end, ended)
-        return log if len(log.costs) <= self.trials else log.truncate(self.trials)
+                return end, ended
+        return min(len(log.costs), self.trials), None
+
+    def truncate(self, log: LogColumns) -> LogColumns:
+        """Return the part of ``log`` that is within this budget, or ``log`` itself if all of it is."""
+        trial_count, run_end = self.find_end(log)
+        return log if trial_count == log.trial_count else log.truncate(trial_count, run_end)

@@ -85,6 +85,7 @@ class LogColumns(LoggedTrials):
     def from_log(cls, log: Log) -> Self:
         """Return the columns of ``log``."""
         records = log.records
+        part_seconds = [(record.feature_seconds, record.check_seconds) for record in records]
         rated_trials = [index for index, record in enumerate(records) if record.model_quality]
         qualities = [
             [getattr(records[index].model_quality, name) for name in QUALITY_METRICS] for index in rated_trials
@@ -95,7 +96,7 @@ class LogColumns(LoggedTrials):
             costs=log.costs,
             batch_numbers=log.batch_numbers.astype(np.int32),
             spent_seconds=log.spent_seconds,
-            part_seconds=log.part_seconds,
+            part_seconds=np.array(part_seconds, np.float64).reshape(-1, 2),
             failures=np.array([_FAILURE_CODES[record.failure] for record in records], np.int8),
             nearest=np.array([record.nearest for record in records], np.bool_),
             reused=np.array([record.reused for record in records], np.bool_),
@@ -123,7 +124,7 @@ class LogColumns(LoggedTrials):
         return _CONFIG_DECODER.decode(self.configs[index])
 
     def truncate(self, trial_count: int, run_end: RunEnd | None = None) -> Self:
-        """Return these columns, shortened to the first ``trial_count`` trials; see :meth:`Log.truncate`."""
+        """Return these columns, shortened to ``trial_count`` trials. ``run_end`` states why the run ended there."""
         rated_count = int(np.searchsorted(self.rated_trials, trial_count))
         return replace(
             self,

@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from operator import attrgetter
 from pathlib import Path
@@ -243,9 +243,6 @@ IDENTITY_FIELDS = (
 SPENT_FIELDS = ("propose_seconds", "train_seconds", "build_seconds", "run_seconds", "connect_seconds")
 """The fields of a record with this type. All except the last are charged."""
 
-PART_FIELDS = ("feature_seconds", "check_seconds")
-"""The fields of a record with parts of these times: of those of the policy, and of the time for running."""
-
 _MEASUREMENT_FIELDS = [field.name for field in dataclasses.fields(Measurement)]
 
 _Scalar = bool | Integer | float | Text | None
@@ -465,7 +462,6 @@ class LoggedTrials:
         costs: The cost of each trial in seconds, or infinity if it failed, shape (trials,).
         batch_numbers: Each trial's batch number, shape (trials,).
         spent_seconds: Seconds spent on proposing, training, building and running, shape (trials, 4).
-        part_seconds: The seconds of these that were spent on features and on checking, shape (trials, 2).
     """
 
     header: Header
@@ -473,7 +469,6 @@ class LoggedTrials:
     costs: Floats
     batch_numbers: Ints
     spent_seconds: Floats
-    part_seconds: Floats
 
     @property
     def has_success(self) -> bool:
@@ -577,15 +572,6 @@ class Log(LoggedTrials):
         return np.array(list(map(attrgetter(*SPENT_FIELDS[:4]), self.records)), dtype=np.float64).reshape(-1, 4)
 
     @cached_property
-    def part_seconds(self) -> Floats:  # type: ignore[override]
-        return np.array(list(map(attrgetter(*PART_FIELDS), self.records)), dtype=np.float64).reshape(-1, 2)
-
-    @cached_property
     def sentinels(self) -> Floats:
         """The sentinel reading before each trial, or NaN if there is none, shape (trials,)."""
         return np.array([record.sentinel_seconds for record in self.records], dtype=np.float64)  # None becomes NaN
-
-    def truncate(self, trial_count: int, run_end: RunEnd | None = None) -> Self:
-        """Return this log, shortened to ``trial_count`` trials. ``run_end`` states why the run ended there."""
-        changes = tuple(change for change in self.changes if change.trial_count <= trial_count)
-        return replace(self, records=self.records[:trial_count], finalist_times=None, run_end=run_end, changes=changes)

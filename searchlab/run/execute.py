@@ -102,7 +102,7 @@ def _announce_logs(runs: Sequence[Run]) -> None:
 
 def warn_of_extra_trials(runs: Sequence[Run], logs: Sequence[Log]) -> None:
     """Warn about logs that contain more trials than their runs' budgets. No trials are removed from the logs."""
-    trial_limits = [len(run.budget.truncate(log).records) for run, log in zip(runs, logs, strict=True)]
+    trial_limits = [run.budget.find_end(log)[0] for run, log in zip(runs, logs, strict=True)]
     long_logs = [
         (log, trial_limit)
         for log, trial_limit in zip(logs, trial_limits, strict=True)

@@ -108,7 +108,7 @@ def test_an_extended_run_ends_where_a_single_run_would(table: Path, tmp_path: Pa
         assert (
             len(extended.records) > len(first.records) and extended.run_end and getattr(extended.run_end, name) == large
         )
-        assert len(trials_of(steps)) == len(Budget(**{name: large}).truncate(extended).records)
+        assert len(trials_of(steps)) == Budget(**{name: large}).find_end(extended)[0]
         if name == "stop_after":
             run(table, uninterrupted, **{name: large})
             assert trials_of(steps) == trials_of(uninterrupted)
@@ -133,10 +133,8 @@ def test_the_first_part_of_a_budget_that_is_spent_counts(table: Path, tmp_path: 
     assert by_gain.run_end and by_gain.run_end.stop_after == 8
     by_space = run(table, tmp_path / "c.jsonl", seconds=1e6)
     assert by_space.run_end and by_space.run_end.by_policy and len(by_space.records) == toys.Small().size()
-    assert (
-        len(Budget(stop_after=4).truncate(by_space).records) < 120
-        and Budget(trials=1000).truncate(by_space) is by_space
-    )
+    assert Budget(stop_after=4).find_end(by_space)[0] < 120
+    assert Budget(trials=1000).find_end(by_space) == (len(by_space.records), None)
 
 
 def test_a_budget_smaller_than_the_log_warns(table: Path, tmp_path: Path) -> None:
@@ -186,13 +184,13 @@ def test_the_log_of_a_smaller_budget_is_a_prefix(
         (Budget(1000, None, stop_after), Budget(1000, None, stop_after + 3)),
         (Budget(1000, seconds, stop_after), Budget(1000, 2 * seconds, 2 * stop_after)),
     ):
-        small_part, large_part = small.truncate(log), large.truncate(log)
-        assert len(small_part.records) <= len(large_part.records) <= len(log.records)
-        assert small.truncate(small_part) is small_part and (small_part is log or len(small_part.records) % size == 0)
-        if small_part is not log:
-            assert small.is_complete(small_part)
-            end = small_part.run_end
-            assert end and end.trial_count == len(small_part.records)
+        small_count, end = small.find_end(log)
+        small_part = replace(log, records=log.records[:small_count], run_end=end)
+        assert small_count <= large.find_end(log)[0] <= len(records)
+        assert small.find_end(small_part) == (small_count, None)
+        if small_count < len(records):
+            assert small_count % size == 0 and small.is_complete(small_part)
+            assert end and end.trial_count == small_count
             if end.stop_after:
                 working = [cost for cost in throughputs[: end.trial_count] if cost]
                 before = [cost for cost in throughputs[: end.trial_count - stop_after] if cost]
