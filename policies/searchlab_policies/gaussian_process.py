@@ -39,22 +39,16 @@ class Encoding:
 
     Args:
         space: The space that contains the configs.
-        by_factor: Whether each factor of a tile has a length scale of its own.
 
     Attributes:
         length_scale_indices: The index of each column's length scale, of shape (columns,). The columns of a knob share
-            one, unless they are the factors of a tile and ``by_factor`` is true.
+            one.
     """
 
-    def __init__(self, space: Space, *, by_factor: bool = False) -> None:
-        knobs = space.knobs_of(space.probe())
-        self._knob_encoders = {name: _KnobEncoder(knob) for name, knob in knobs.items()}
-        length_scale_indices: list[int] = []
-        for name, knob_encoder in self._knob_encoders.items():
-            first_index = length_scale_indices[-1] + 1 if length_scale_indices else 0
-            is_split = by_factor and knobs[name].kind == "tile"
-            length_scale_indices += [first_index, *(first_index + i * is_split for i in range(knob_encoder.width - 1))]
-        self.length_scale_indices: Ints = np.array(length_scale_indices, dtype=np.int64)
+    def __init__(self, space: Space) -> None:
+        self._knob_encoders = {name: _KnobEncoder(knob) for name, knob in space.knobs_of(space.probe()).items()}
+        widths = [encoder.width for encoder in self._knob_encoders.values()]
+        self.length_scale_indices: Ints = np.repeat(np.arange(len(widths), dtype=np.int64), widths)
 
     def __call__(self, configs: Sequence[Config]) -> Floats:
         """Return the rows of ``configs``, of shape (n, columns)."""

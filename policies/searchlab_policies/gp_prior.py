@@ -156,6 +156,12 @@ class GpPrior(NeverTwice, transfers=True):
 
     def _draw_candidates(self, fastest_trials: Sequence[Trial], rng: np.random.Generator) -> list[Config]:
         """Return new configs: some that are one or two mutations away from the fastest trials, and random ones."""
+        candidates = dict.fromkeys(self._draw_neighbours(fastest_trials, rng))
+        candidates.update(dict.fromkeys(self.space.sample_new(rng, self.points, self.seen)))
+        return list(candidates)
+
+    def _draw_neighbours(self, fastest_trials: Sequence[Trial], rng: np.random.Generator) -> list[Config]:
+        """Return at most ``neighbours`` new configs that are one or two mutations away from the fastest trials."""
         candidates: dict[Config, None] = {}
         for i in range(self.neighbours):
             config = self.space.mutate(fastest_trials[i % len(fastest_trials)].config, rng)
@@ -163,20 +169,25 @@ class GpPrior(NeverTwice, transfers=True):
                 config = self.space.mutate(config, rng)
             if config not in self.seen:
                 candidates[config] = None
-        candidates.update(dict.fromkeys(self.space.sample_new(rng, self.points, self.seen)))
         return list(candidates)
+
+
+def compute_logarithms(costs: Sequence[float]) -> Floats:
+    """Return the logarithms of ``costs``, of shape (n,). A failure costs three times as much as the slowest success."""
+    is_finite = np.isfinite(costs)
+    slowest = float(np.max(np.asarray(costs)[is_finite]))
+    logarithms: Floats = np.log(np.maximum(np.where(is_finite, costs, FAILURE_SLOWDOWN * slowest), SHORTEST))
+    return logarithms
 
 
 def standardise(costs: Sequence[float]) -> Floats:
     """Return the logarithms of ``costs``, with mean 0 and standard deviation 1, of shape (n,).
 
-    A failure counts as three times as slow as the slowest success. Values above the median are moved halfway towards
-    it, because the differences between slow programs say little about where the fast ones are.
+    Values above the median are moved halfway towards it, because the differences between slow programs say little about
+    where the fast ones are.
     """
-    is_finite = np.isfinite(costs)
-    slowest = float(np.max(np.asarray(costs)[is_finite]))
-    values = np.log(np.maximum(np.where(is_finite, costs, FAILURE_SLOWDOWN * slowest), SHORTEST))
-    median = float(np.median(values[is_finite]))
+    values = compute_logarithms(costs)
+    median = float(np.median(values[np.isfinite(costs)]))
     values = np.where(values > median, (values + median) / 2, values)
     centred: Floats = values - values.mean()
     return centred / (centred.std() or 1.0)

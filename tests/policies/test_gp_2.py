@@ -1,4 +1,4 @@
-"""A Gaussian process that begins with programs that a static analysis selects, with a length scale for each factor."""
+"""A Gaussian process that begins with programs that a static analysis selects."""
 
 from __future__ import annotations
 
@@ -7,24 +7,13 @@ import pytest
 
 from searchlab.conformance import toys
 from searchlab.costmodel.features import make_features
-from searchlab.space import Config
 from searchlab.workload import parse_workload
-from searchlab_policies.gaussian_process import Encoding
 from searchlab_policies.gp_2 import Gp2
-from searchlab_policies.gp_prior import GpPrior
 from searchlab_policies.pruner import SymbolAnalyzer
 from searchlab_policies.random import Random
-from searchlab_spaces.parameters import Parameters
 from searchlab_spaces.templates import KnobTemplate
+from searchlab_spaces.trace import Trace
 from tests.support.policies import CPU
-
-
-def test_each_factor_of_a_tile_has_a_length_scale() -> None:
-    configs = Random(toys.Small(), seed=0).ask(8)
-    by_knob, by_factor = Encoding(toys.Small()), Encoding(toys.Small(), by_factor=True)
-    assert by_knob.length_scale_indices.tolist() == [0, 0, 0, 1, 1, 2, 2, 2, 2, 3, 3, 3]
-    assert by_factor.length_scale_indices.tolist() == [0, 0, 1, 2, 2, 3, 3, 3, 3, 4, 4, 4]
-    assert np.array_equal(by_knob(configs), by_factor(configs))
 
 
 def test_the_analysis_selects_three_of_four_first_trials() -> None:
@@ -40,7 +29,7 @@ def test_the_analysis_selects_three_of_four_first_trials() -> None:
 
 @pytest.mark.parametrize("warm", [False, True])
 def test_what_gp_2_has_learnt_is_faster_than_random(warm: bool) -> None:
-    policy = Gp2(toys.Large(), seed=0, points=100, neighbours=50, entrants=2)
+    policy = Gp2(toys.Large(), seed=0, neighbours=100, entrants=2)
     at_random = toys.run_policy(Random(toys.Large(), seed=9), toys.simulate_smooth, 64)
     if warm:
         policy.transfer([(toys.Large(), at_random)])
@@ -50,12 +39,20 @@ def test_what_gp_2_has_learnt_is_faster_than_random(warm: bool) -> None:
     assert (np.median(costs[:8]) < 0.7 * typical) == warm
 
 
-def test_without_tiles_and_programs_gp_2_is_gp_prior() -> None:
-    def trials(policy: type[GpPrior]) -> list[Config]:
-        space = Parameters(parse_workload("python:m:f"), CPU, parameters={"x": list(range(1, 65)), "y": [1, 2, 4, 8]})
-        return [
-            trial.config
-            for trial in toys.run_policy(policy(space, seed=0, points=50, neighbours=20), toys.simulate_smooth, 24)
-        ]
+def test_later_trials_are_near_the_fastest_trials() -> None:
+    policy = Gp2(toys.Large(), seed=0)
+    trials = toys.run_policy(policy, toys.simulate_smooth, 40)
+    for start in range(8, 40, 8):
+        fastest = sorted(trials[:start], key=lambda trial: trial.cost)[:4]
+        for trial in trials[start : start + 8]:
+            different_knobs = [
+                sum(trial.config.get(name) != value for name, value in near.config.items()) for near in fastest
+            ]
+            assert min(different_knobs) <= 2
 
-    assert trials(Gp2) == trials(GpPrior)
+
+def test_with_slow_predictions_there_are_fewer_candidates() -> None:
+    space = Trace(parse_workload("gemm:64x64x64"), CPU)
+    assert Gp2(space, seed=0, neighbours=1000).effective == {"neighbours": 256}
+    assert not Gp2(space, seed=0).effective
+    assert not Gp2(toys.Large(), seed=0, neighbours=1000).effective

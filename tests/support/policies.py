@@ -34,7 +34,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "lfbo": {"n_startup": 24, "neighbours": 50},
     "lfbo-tree": {"n_startup": 24, "neighbours": 30, "selected": 0.5},
     "gp-prior": {"points": 50, "neighbours": 20, "memory": 32},
-    "gp-2": {"points": 50, "neighbours": 20, "memory": 32, "entrants": 2},
+    "gp-2": {"neighbours": 20, "memory": 32, "entrants": 2},
     "rgpe": {"points": 50, "neighbours": 20, "memory": 32, "samples": 32},
     "gp": {"memory": 32, "candidates": 16, "local_searches": 2},
     "llm": {"model": "stub"},
