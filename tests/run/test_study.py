@@ -151,7 +151,8 @@ def test_an_entry_has_settings_over_those_of_the_study(base: dict[str, Any], tmp
     ]
     models = [{"name": "lightgbm", "features": "program"}, "xgboost"]
     runs = plan_first_runs(base, tmp_path, entries, cost_models=models)
-    assert (runs["grid"].batch, runs["grid"].trial_count) == (4, 20) and (runs["one"].batch, runs["one"].trial_count) == (1, 30)
+    assert (runs["grid"].batch, runs["grid"].trial_count) == (4, 20)
+    assert (runs["one"].batch, runs["one"].trial_count) == (1, 30)
     assert {label: model(run) for label, run in runs.items() if label not in ("grid", "one")} == {
         "bare+lightgbm": (Plugin("lightgbm"), "program"),
         "bare+xgboost": (Plugin("xgboost"), "knob"),
