@@ -125,7 +125,7 @@ class GpPrior(NeverTwice, transfers=True):
         candidates = self._draw_candidates(trials[:FASTEST_COUNT], rng)
         if not candidates:
             return []
-        rows, values = self.encoding([trial.config for trial in trials]), standardise([trial.cost for trial in trials])
+        rows, values = self.encoding([trial.config for trial in trials]), self._standardise([t.cost for t in trials])
         processes = [ShiftedProcess(rows, values, self.encoding)]
         candidate_prior_means = np.zeros(len(candidates))
         if self._learnt_prior is not None:
@@ -154,6 +154,9 @@ class GpPrior(NeverTwice, transfers=True):
             best_value = min(best_value, value)
         return batch
 
+    def _standardise(self, costs: Sequence[float]) -> Floats:
+        return standardise(costs)
+
     def _draw_candidates(self, fastest_trials: Sequence[Trial], rng: np.random.Generator) -> list[Config]:
         """Return new configs: some that are one or two mutations away from the fastest trials, and random ones."""
         candidates = dict.fromkeys(self._draw_neighbours(fastest_trials, rng))
@@ -172,23 +175,18 @@ class GpPrior(NeverTwice, transfers=True):
         return list(candidates)
 
 
-def compute_logarithms(costs: Sequence[float]) -> Floats:
-    """Return the logarithms of ``costs``, of shape (n,). A failure costs three times as much as the slowest success."""
-    is_finite = np.isfinite(costs)
-    slowest = float(np.max(np.asarray(costs)[is_finite]))
-    logarithms: Floats = np.log(np.maximum(np.where(is_finite, costs, FAILURE_SLOWDOWN * slowest), SHORTEST))
-    return logarithms
-
-
-def standardise(costs: Sequence[float]) -> Floats:
+def standardise(costs: Sequence[float], *, compress: bool = True) -> Floats:
     """Return the logarithms of ``costs``, with mean 0 and standard deviation 1, of shape (n,).
 
-    Values above the median are moved halfway towards it, because the differences between slow programs say little about
-    where the fast ones are.
+    A failure counts as three times as slow as the slowest success. If ``compress`` is true, values above the median are
+    moved halfway towards it, because the differences between slow programs say little about where the fast ones are.
     """
-    values = compute_logarithms(costs)
-    median = float(np.median(values[np.isfinite(costs)]))
-    values = np.where(values > median, (values + median) / 2, values)
+    is_finite = np.isfinite(costs)
+    slowest = float(np.max(np.asarray(costs)[is_finite]))
+    values = np.log(np.maximum(np.where(is_finite, costs, FAILURE_SLOWDOWN * slowest), SHORTEST))
+    if compress:
+        median = float(np.median(values[is_finite]))
+        values = np.where(values > median, (values + median) / 2, values)
     centred: Floats = values - values.mean()
     return centred / (centred.std() or 1.0)
 

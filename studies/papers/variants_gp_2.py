@@ -1,34 +1,46 @@
-"""The variants of gp-2, each of which omits or replaces one part, or has a part of gp-prior again (`ablation.py`)."""
+"""The variants of gp-2, each of which omits a part, or has one of gp-prior again (`ablation.py`)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
-from variants_gp_prior import flat_prior, logarithms
+import variants_gp_prior
 
-from searchlab.records import Trial
 from searchlab.space import Config, Space
-from searchlab_policies import gaussian_process, gp_2, gp_prior
+from searchlab_policies.gaussian_process import Encoding
 from searchlab_policies.gp_2 import Gp2
+from searchlab_policies.gp_prior import GpPrior
 
 
-class FlatPrior(Gp2):
-    def _propose_batch(self, n: int, rng: np.random.Generator) -> list[Config]:
-        with patch.object(gp_2, "lognormal_prior", flat_prior):
-            return super()._propose_batch(n, rng)
+class FlatPrior(variants_gp_prior.FlatPrior, Gp2):
+    pass
 
 
-class NoBelief(Gp2):
-    def _propose_batch(self, n: int, rng: np.random.Generator) -> list[Config]:
-        with patch.object(gaussian_process.Posterior, "believe", lambda posterior, index: None):
-            return super()._propose_batch(n, rng)
+class NoBelief(variants_gp_prior.NoBelief, Gp2):
+    pass
 
 
-class FactorEncoding(gaussian_process.Encoding):
+class OnlyStart(variants_gp_prior.OnlyStart, Gp2):
+    pass
+
+
+class RandomStart(Gp2):
+    def _propose_first(self, n: int, rng: np.random.Generator) -> list[Config]:
+        return []
+
+
+class Compressed(Gp2):
+    _standardise = GpPrior._standardise
+
+
+class RandomCandidates(Gp2):
+    _draw_candidates = GpPrior._draw_candidates
+
+
+class FactorEncoding(Encoding):
     """An encoding in which each factor of a tile has a length scale of its own."""
 
     def __init__(self, space: Space) -> None:
@@ -47,38 +59,10 @@ class LengthOfFactor(Gp2):
         return FactorEncoding(self.space)
 
 
-class Compressed(Gp2):
-    def _propose_batch(self, n: int, rng: np.random.Generator) -> list[Config]:
-        with patch.object(gp_2, "compute_logarithms", gp_prior.standardise):
-            return super()._propose_batch(n, rng)
-
-
-class RandomCandidates(Gp2):
-    def _draw_neighbours(self, fastest_trials: Sequence[Trial], rng: np.random.Generator) -> list[Config]:
-        neighbours = super()._draw_neighbours(fastest_trials, rng)
-        return list(dict.fromkeys([*neighbours, *self.space.sample_new(rng, self.points, self.seen)]))
-
-
-class NoTournament(Gp2):
-    def _propose_first(self, n: int, rng: np.random.Generator) -> list[Config]:
-        return []
-
-
-class PriorMean(Gp2):
-    """gp-2 whose later trials are proposed as by gp-prior, which has a second process with a prior mean."""
-
-    def _propose_batch(self, n: int, rng: np.random.Generator) -> list[Config]:
-        with patch.object(gp_prior, "standardise", logarithms):
-            return gp_prior.GpPrior._propose_batch(self, n, rng)
-
-    def _draw_candidates(self, fastest_trials: Sequence[Trial], rng: np.random.Generator) -> list[Config]:
-        return self._draw_neighbours(fastest_trials, rng)
-
-
 PARTS: Mapping[str, str | type | tuple[str, Mapping[str, Any]]] = {
     "gp-2": "gp-2",
     "gp-prior": "gp-prior",
-    "first trials at random": NoTournament,
+    "first trials at random": RandomStart,
     "without the prior of length scales": FlatPrior,
     "the best candidates, without believing": NoBelief,
     "a length scale for each factor of a tile": LengthOfFactor,
@@ -90,7 +74,7 @@ PARTS: Mapping[str, str | type | tuple[str, Mapping[str, Any]]] = {
 WARM_PARTS: Mapping[str, str | type | tuple[str, Mapping[str, Any]]] = {
     "gp-2, warm": "gp-2",
     "gp-prior, warm": "gp-prior",
-    "first trials at random, warm": NoTournament,
-    "with a prior mean, warm": PriorMean,
+    "first trials at random, warm": RandomStart,
+    "prior mean for the first trials alone, warm": OnlyStart,
 }
-"""The variants of a start from other workloads."""
+"""The variants of a start from other workloads, by the part that each omits."""
