@@ -217,7 +217,7 @@ def tune_model(
     try:
         runs, left_out = _open_runs(tasks_of(untuned_module), plan_task)
         earlier_runs.check_used([run.warm_start for run in runs.values()])
-        _check_trials(trials, batch, len(runs), left_out)
+        _check_trial_count(trials, batch, len(runs), left_out)
         warn_of_a_busy_machine(list(runs.values()))
         model_scheduler = SCHEDULERS.make(plugin, [task.to_scheduled_task() for task in runs], seed=seed)
         header = DecisionsHeader(
@@ -257,14 +257,14 @@ def _open_runs(tasks: Sequence[Task], plan_task: Callable[[Task], Run]) -> tuple
     return runs, left_out
 
 
-def _check_trials(trials: int, batch: int, task_count: int, left_out: Mapping[str, str]) -> None:
+def _check_trial_count(trial_count: int, batch: int, task_count: int, left_out: Mapping[str, str]) -> None:
     """Raise SearchlabError if no task can be tuned, or if there are fewer trials than a batch for each task."""
     if not task_count:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in list(left_out.items())[:4])
         raise SearchlabError(f"no task of the model can be tuned ({reasons or 'it has none'})")
-    if trials < batch * task_count:
+    if trial_count < batch * task_count:
         raise SearchlabError(
-            f"{trials} trials are too few for {task_count} tasks, each of which first gets a batch of {batch}; "
+            f"{trial_count} trials are too few for {task_count} tasks, each of which first gets a batch of {batch}; "
             f"request at least {batch * task_count}, or reduce the batch size"
         )
 

@@ -24,7 +24,7 @@ from ..errors import SearchlabError, SearchlabWarning, describe, warn
 from ..executors.contract import EXECUTORS, RunExecutor
 from ..files import real_path, write_file
 from ..log.format import Log
-from ..log.lease import LogBusy
+from ..log.lease import LogBusy, is_locked
 from ..log.read import read_existing_log, read_log, read_log_bytes
 from ..log.writer import move_aside
 from ..machine.host import describe_machine
@@ -350,6 +350,8 @@ def _replace_log(run: Run, new_bytes: bytes) -> None:
     """Replace the log of ``run`` with ``new_bytes``, which continues it unless the run has discarded it."""
     path = run.log_path
     if path.exists():
+        if is_locked(path):
+            raise LogBusy(f"another process is writing {path}, whose run has ended on another machine; run this again")
         log_bytes = read_log_bytes(path)
         if not new_bytes.startswith(log_bytes[: log_bytes.rfind(b"\n") + 1]):
             if not run.discard:

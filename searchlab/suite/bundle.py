@@ -329,7 +329,8 @@ def find_bundle_problems(bundle: Bundle, suite: Suite) -> Iterator[str]:
     if dev and test:
         for name in ("policy", "cost_model", "features", "batch", "start_salt", "code_digests"):
             if getattr(dev, name) != getattr(test, name):
-                yield f"its {name} on the test split is not that on the dev split; only one strategy may be submitted"
+                fact = name.replace("_", " ")
+                yield f"its {fact} on the test split differs from that on the dev split; submit only one strategy"
     if test and test.test_uses not in (msgspec.UNSET, 1):
         yield f"its authors ran {test.test_uses} variants of it on the test split; the protocol allows one"
 

@@ -237,7 +237,8 @@ def _check_same_strategy(log: LogColumns, other_logs: Sequence[LogColumns]) -> N
         headers = table_headers if name == "warm_start" else all_headers  # tables may differ in their warm start
         if headers and getattr(headers[0], name) != getattr(header, name):
             raise SearchlabError(
-                f"{log.path}: another log of {header.name!r} has a different {name}; give each strategy its own label"
+                f"{log.path}: another log of {header.name!r} has a different {name.replace('_', ' ')}; give each "
+                f"strategy its own label"
             )
     if any(other.seed == header.seed for other in table_headers):
         raise SearchlabError(

@@ -177,7 +177,7 @@ DISHONEST: dict[str, tuple[Callable[[Members], None], str]] = {
     "the best of three on the test split": (with_result("test", test_uses=3), "ran 3 variants of it on the test split"),
     "other options on the test split": (
         with_result("test", policy=Plugin("hill_climb:HillClimb", {"restart": 0.9})),
-        "its policy on the test split is not that on the dev split",
+        "its policy on the test split differs from that on the dev split",
     ),
     "a baseline's name": (submission(name="xgb"), "it is called xgb, as a baseline is"),
     "code as the policy": (
