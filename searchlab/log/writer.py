@@ -111,6 +111,7 @@ class LogWriter(AbstractContextManager["LogWriter"]):
         return replace(self._log, records=(*self._log.records, *self._new_records), byte_count=self._end_position)
 
     def append(self, line: Record | FinalistTimes | RunEnd | CodeChange) -> None:
+        self._check_process()  # before the line is checked, because the CPU times of a fork begin at zero
         if isinstance(line, Record):
             line = _add_batch_number(self.path, self._log.header, line)
         self._unwritten_lines.append(encode_line(self.path, line))
@@ -129,12 +130,15 @@ class LogWriter(AbstractContextManager["LogWriter"]):
         elif self._is_durable:
             self._write()
 
-    def _write(self) -> None:
+    def _check_process(self) -> None:
         if os.getpid() != self._process_id:
             raise SearchlabError(
                 f"cannot write the log {self.path}: this process is a fork of the process that writes it; a policy "
                 f"that forks must end its child process with os._exit before returning"
             )
+
+    def _write(self) -> None:
+        self._check_process()
         data = b"".join(line + b"\n" for line in self._unwritten_lines)
         try:  # if this is interrupted at any point, the same bytes are written to the same position again
             self._file.write(data, self._end_position)
