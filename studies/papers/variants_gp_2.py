@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import variants_gp_prior
 
+from searchlab.arrays import Floats
 from searchlab.space import Config, Space
 from searchlab_policies.gaussian_process import Encoding
 from searchlab_policies.gp_2 import Gp2
@@ -30,6 +31,31 @@ class OnlyStart(variants_gp_prior.OnlyStart, Gp2):
 class RandomStart(Gp2):
     def _propose_first(self, n: int, rng: np.random.Generator) -> list[Config]:
         return []
+
+
+class AnalysisStart(Gp2):
+    """A warm start in which the analysis selects the first trials, as in a cold one."""
+
+    def _propose_first(self, n: int, rng: np.random.Generator) -> list[Config]:
+        if self._learnt_prior is None or not self.space.has_programs:
+            return super()._propose_first(n, rng)
+        return self._select_by_prediction(n, rng, self.entrants, self._estimate)
+
+
+class TwoStageStart(Gp2):
+    """A warm start in which the analysis selects each of the first trials from the best quarter by the prior mean."""
+
+    def _propose_first(self, n: int, rng: np.random.Generator) -> list[Config]:
+        if self._learnt_prior is None or not self.space.has_programs:
+            return super()._propose_first(n, rng)
+        return self._select_by_prediction(n, rng, 4 * self.entrants, self._predict_in_two_stages)
+
+    def _predict_in_two_stages(self, configs: Sequence[Config]) -> Floats:
+        assert self._learnt_prior is not None
+        predictions = np.full(len(configs), np.inf)
+        best_quarter = np.argsort(self._learnt_prior(self.space, configs))[: self.entrants]
+        predictions[best_quarter] = self._estimate([configs[i] for i in best_quarter])
+        return predictions
 
 
 class Compressed(Gp2):
@@ -75,6 +101,8 @@ WARM_PARTS: Mapping[str, str | type | tuple[str, Mapping[str, Any]]] = {
     "gp-2, warm": "gp-2",
     "gp-prior, warm": "gp-prior",
     "first trials at random, warm": RandomStart,
+    "first trials by the analysis, warm": AnalysisStart,
+    "first trials by both, warm": TwoStageStart,
     "prior mean for the first trials alone, warm": OnlyStart,
 }
 """The variants of a start from other workloads, by the part that each omits."""
