@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from ..arrays import Floats
 from ..log.budget import UNLIMITED, Budget
@@ -34,23 +35,23 @@ from .verdict import DIGITS, name_workloads
 from .words import fill_template, listed
 
 _SENTENCE = """
-    {{ claim.strategy }} against {{ result.opponent }}
+    {{ claim.strategy }} against {{ comparand.against }}
     {%- if claim.trials is not none or claim.seconds is not none %} after
     {%- if claim.trials is not none %} {{ claim.trials | counted("trial") }}{% endif %}
     {%- if claim.trials is not none and claim.seconds is not none %} and{% endif %}
     {%- if claim.seconds is not none %} {{ "%g" | format(claim.seconds) }} s{% endif %}
     {%- endif %}:
-    {% if not difference.workloads %}{{ note }}.{% else %}
+    {% if not comparand.workloads %}{{ comparand.note }}.{% else %}
     {{- measure.title }}, {% if measure.is_ratio %}ratio{% else %}difference{% endif %}
-    {{ estimate.value | number(digits) }}
-    {%- if p is not none %}, 95 % interval {{ estimate.lower | number(digits) }} to
-    {{ estimate.upper | number(digits) }} (margin
+    {{ comparand.value | number(digits) }}
+    {%- if comparand.p is not none %}, 95 % interval {{ comparand.lower | number(digits) }} to
+    {{ comparand.upper | number(digits) }} (margin
     {% if measure.is_ratio %}{{ "%g" | format(100 * claim.margin) }} %{% else %}{{ "%g" | format(claim.margin) }}
-    {%- endif %}); {{ p | p_equals }} on {{ result.scope }}{% endif %};
-    better on {{ difference.ahead }} of {{ difference.workloads | counted("workload") }}, worse on
-    {{ difference.behind }}; {{ difference.pairs | counted("seed") }}
-    {%- if result.unreached %}; {{ result.unreached | percent }} of the runs did not reach the target: their
-    budget counts{% endif %}. {% if p is none %}{{ note }}{% endif %}
+    {%- endif %}); {{ comparand.p | p_equals }} on {{ comparand.scope }}{% endif %};
+    better on {{ comparand.ahead }} of {{ comparand.workloads | counted("workload") }}, worse on
+    {{ comparand.behind }}; {{ comparand.seeds | counted("seed") }}
+    {%- if comparand.unreached %}; {{ comparand.unreached | percent }} of the runs did not reach the target: their
+    budget counts{% endif %}. {% if comparand.p is none %}{{ comparand.note }}{% endif %}
     {% endif %}
 """
 
@@ -73,7 +74,8 @@ class Comparand(msgspec.Struct, frozen=True, kw_only=True, rename={"sentence": "
             the same on ``level``, and worse on ``behind``.
         seeds: The number of pairs of runs on the workload with the fewest pairs.
         unreached: The fraction of compared runs that did not reach the target; they count as using the whole budget.
-        sentence: A sentence that states these numbers.
+        note: Why there is nothing to compare, or no interval; "" otherwise.
+        sentence: A sentence that states these numbers (:func:`describe_comparand`).
     """
 
     against: str
@@ -89,7 +91,8 @@ class Comparand(msgspec.Struct, frozen=True, kw_only=True, rename={"sentence": "
     behind: int
     seeds: int
     unreached: float
-    sentence: str
+    note: str = ""
+    sentence: str = ""
 
 
 class ClaimVerdict(msgspec.Struct, frozen=True, kw_only=True, rename={"sentence": "says", "comparands": "against"}):
@@ -255,19 +258,8 @@ def _pair_numbers(
 def _make_comparand(result: _ClaimResult, p: float | None) -> Comparand:
     """Return the comparison with the opponent, given its corrected p-value."""
     claim, difference, interval = result.claim, result.difference, result.answer.difference
-    measure, estimate = _MEASURES[claim.measure], _convert_to_measure(claim, interval)
-    sentence = fill_template(
-        _SENTENCE,
-        claim=claim,
-        result=result,
-        difference=difference,
-        measure=measure,
-        estimate=estimate,
-        digits=None if measure.is_ratio else DIGITS,
-        p=p,
-        note=result.note or interval.note,
-    )
-    return Comparand(
+    estimate = _convert_to_measure(claim, interval)
+    comparand = Comparand(
         against=result.opponent,
         verdict=_judge(claim, interval, p),
         value=estimate.value,
@@ -281,8 +273,16 @@ def _make_comparand(result: _ClaimResult, p: float | None) -> Comparand:
         behind=difference.behind,
         seeds=difference.pairs,
         unreached=result.unreached,
-        sentence=sentence,
+        note=result.note or interval.note,
     )
+    return replace(comparand, sentence=describe_comparand(claim, comparand))
+
+
+def describe_comparand(claim: Claim, comparand: Comparand) -> str:
+    """Return a sentence that states the numbers of a comparison that ``claim`` is about."""
+    measure = _MEASURES[claim.measure]
+    digits = None if measure.is_ratio else DIGITS
+    return fill_template(_SENTENCE, claim=claim, comparand=comparand, measure=measure, digits=digits)
 
 
 def _judge(claim: Claim, interval: Interval, p: float | None) -> str:

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import msgspec
 from rich.console import Console
 
-from searchlab.analysis.claims import ClaimVerdict, judge_claims
+from searchlab.analysis.claims import ClaimVerdict, describe_comparand, judge_claims
 from searchlab.analysis.read import read_runs
 from searchlab.analysis.terminal import format_claims
 from searchlab.analysis.words import counted
@@ -135,7 +135,7 @@ def page() -> Iterator[str]:
         for outcome in verdicts.claims:
             published = f"; published: {outcome.claim.published}" if outcome.claim.published else ""
             yield f"**{outcome.verdict.capitalize()}**: {outcome.claim.text} ({outcome.claim.source}{published})\n"
-            yield from (f"- {pair.sentence}" for pair in outcome.comparands)
+            yield from (f"- {describe_comparand(outcome.claim, pair)}" for pair in outcome.comparands)
             yield ""
 
 
