@@ -7,9 +7,9 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from .pages import PAGES, ROOT
+
 GLOSSARY = ROOT / "docs" / "start" / "glossary.md"
 SOURCES = ("searchlab", "spaces", "policies", "costmodels", "studies", "tests")
 DATA = {"golden", "border", "reference"}  # folders of inputs and recorded results
@@ -67,7 +67,7 @@ def test_no_name_is_a_word_that_the_glossary_excludes() -> None:
 def test_every_term_of_the_glossary_is_used() -> None:
     terms = [term for cell, _ in glossary_rows("term") for term in re.findall(r"\*\*(.+?)\*\*", cell)]
     assert len(terms) > 40
-    pages = [path for path in sorted((ROOT / "docs").rglob("*.md")) if path != GLOSSARY and "_build" not in path.parts]
+    pages = [path for path in PAGES if path != GLOSSARY]
     text = "\n".join(path.read_text() for path in [*pages, *(ROOT / path for path in modules())]).lower()
     assert [term for term in terms if not re.search(rf"\b{term.rstrip('s')}", text)] == []
 
