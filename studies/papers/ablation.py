@@ -2,7 +2,7 @@
 
     python studies/papers/ablation.py v1 --jobs 2                    # gp-prior: about 7 minutes on two cores
     python studies/papers/ablation.py hub-v1 --jobs 2                # about 8 minutes
-    python studies/papers/ablation.py v1 --policy gp-2 --jobs 2      # about 10 minutes
+    python studies/papers/ablation.py v1 --policy gp-2 --jobs 2      # about 15 minutes
 
 The variants of a policy are in `variants_POLICY.py`: those of a cold start in PARTS, and those of a start from other
 workloads in WARM_PARTS. Each is compared with the first of its kind. To try an idea, add a variant: a policy's name, a

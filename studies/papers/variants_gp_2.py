@@ -37,7 +37,7 @@ class AnalysisStart(Gp2):
     """A warm start in which the analysis selects the first trials, as in a cold one."""
 
     def _propose_first(self, n: int, rng: np.random.Generator) -> list[Config]:
-        if self._learnt_prior is None or not self.space.has_programs:
+        if not self.space.has_programs:
             return super()._propose_first(n, rng)
         return self._select_by_prediction(n, rng, self.entrants, self._estimate)
 
@@ -105,4 +105,4 @@ WARM_PARTS: Mapping[str, str | type | tuple[str, Mapping[str, Any]]] = {
     "first trials by both, warm": TwoStageStart,
     "prior mean for the first trials alone, warm": OnlyStart,
 }
-"""The variants of a start from other workloads, by the part that each omits."""
+"""The variants of a start from other workloads, by the part that each omits or replaces."""
